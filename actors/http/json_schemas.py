@@ -326,6 +326,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         reasons=_map(JSON_STRING),
         busy=_or_null(JSON_STRING),
         no_room=_or_null(JSON_STRING),
+        set_aside=_described(_or_null(JSON_STRING), "Which topics refuse their messages."),
         source=_SOURCE,
         log=_LOG,
         windows=_list(_object(**_WINDOW, age_seconds=_SECONDS)),

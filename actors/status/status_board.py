@@ -185,6 +185,7 @@ class StatusBoard:
             "reasons": reasons,
             "busy": status["busy"],
             "no_room": status["no_room"],
+            "set_aside": _set_aside(said.get(Name.KAFKA_SINK, {})),
             "source": reader.get("source"),
             "log": reader.get("log"),
             "windows": [
@@ -255,6 +256,17 @@ class StatusBoard:
 def _once(said: StatusJson) -> StatusJson:
     """Returns an actor's report, without what the service's own report has, and without keys there."""
     return {key: value for key, value in said.items() if key != "snapshots"}
+
+
+def _set_aside(topics: StatusJson) -> str | None:
+    """Returns which topics are set aside, as one line; None if none is."""
+    aside: Mapping[str, str] = topics.get("set_aside", {})
+    if not aside:
+        return None
+    topic = next(iter(aside))
+    if len(aside) == 1:
+        return f"the topic {topic} is set aside: {aside[topic]}"
+    return f"the topic {topic} and {len(aside) - 1} more are set aside: `tidemark status` has the reasons"
 
 
 def _rebuilding(delivery: StatusJson) -> dict[str, float]:

@@ -88,7 +88,7 @@ function stateOf() {
 function noticeOf() {
   if (!connected) return overview ? "The service doesn't answer. The page shows its last answer and keeps trying." : "";
   const reasons = Object.entries(overview.reasons).map(([actor, reason]) => (reason.startsWith(actor) ? reason : `${actor}: ${reason}`));
-  return [...new Set([overview.no_room, ...reasons].filter(Boolean))].join(" · ");
+  return [...new Set([overview.no_room, overview.set_aside, ...reasons].filter(Boolean))].join(" · ");
 }
 
 function showWindows(windows) {

@@ -48,9 +48,8 @@ def status_tables(status: dict[str, Any], width: int = _UNCUT) -> Group:
 def _whole(status: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     fresh = status["freshness_seconds"]
-    reader, delivery = (
-        status["actors"].get(name.value, {}) for name in (ActorName.BINLOG_READER, ActorName.SPARK_SINK)
-    )
+    told_by = (ActorName.BINLOG_READER, ActorName.SPARK_SINK, ActorName.KAFKA_SINK)
+    reader, delivery, topics = (status["actors"].get(name.value, {}) for name in told_by)
     lake = {name: told["stopped"] for name, told in delivery.get("tables", {}).items() if told["stopped"]}
     for name, value in (
         (status["name"], "ready" if status["ready"] else "not ready"),
@@ -66,6 +65,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("capture waits", status["no_room"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
         *((f"stopped in the lake {name}", reason) for name, reason in lake.items()),
+        *((f"set aside {topic}", reason) for topic, reason in topics.get("set_aside", {}).items()),
         ("no key", ", ".join(status["keyless"]) or None),
         *(
             (f"consumer {name}", f"{told['behind']:,} segments behind")

@@ -19,6 +19,7 @@ class AlertKind(StrEnum):
     """What has stopped."""
 
     TABLE_STOPPED = "table-stopped"
+    TOPIC_SET_ASIDE = "topic-set-aside"
     SNAPSHOT_FAILED = "snapshot-failed"
     PART_DOWN = "part-down"  # an actor isn't ready for long
     SERVICE_ENDED = "service-ended"
@@ -26,6 +27,7 @@ class AlertKind(StrEnum):
 
 _WORDS: Final = {
     AlertKind.TABLE_STOPPED: "the table {subject} was stopped",
+    AlertKind.TOPIC_SET_ASIDE: "the topic {subject} was set aside",
     AlertKind.SNAPSHOT_FAILED: "a snapshot of {subject} has failed",
     AlertKind.PART_DOWN: "{subject} isn't ready",
     AlertKind.SERVICE_ENDED: "the service has ended",
@@ -34,7 +36,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What has stopped (`subject`: a table, an actor or the pipeline), where, and why."""
+    """What has stopped (`subject`: a table, a topic, an actor or the pipeline), where, and why."""
 
     kind: AlertKind
     subject: str
@@ -73,12 +75,14 @@ class Alert:
 
 
 def troubles_of(status: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Returns the troubles of tables in the service's status (`GET /status`)."""
+    """Returns the troubles of tables and topics in the service's status (`GET /status`)."""
     for table, reason in status["stopped"].items():
         yield Trouble(AlertKind.TABLE_STOPPED, table, "capture", reason)
     for table, told in status["actors"]["SparkSink"].get("tables", {}).items():
         if told["stopped"]:
             yield Trouble(AlertKind.TABLE_STOPPED, table, "lake", told["stopped"])
+    for topic, reason in status["actors"].get("KafkaSink", {}).get("set_aside", {}).items():
+        yield Trouble(AlertKind.TOPIC_SET_ASIDE, topic, "kafka", reason)
     for snapshot in status["snapshots"]:
         for table in snapshot["tables"]:
             if table["state"] == "failed":

@@ -74,6 +74,18 @@ async def test_a_window_grows_old(tmp_path: Path) -> None:
         assert overview["windows"] == []
 
 
+async def test_topics_that_are_set_aside_are_one_line_however_many_they_are(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        assert bench.board.shown()[0]["set_aside"] is None
+        aside = {"shop.wide": "a message is too large"}
+        bench.said[Name.KAFKA_SINK] = {"set_aside": aside}
+        line = "the topic shop.wide is set aside: a message is too large"
+        assert bench.board.shown()[0]["set_aside"] == line
+        aside["shop.other"] = "it's compacted"
+        line = "the topic shop.wide and 1 more are set aside: `tidemark status` has the reasons"
+        assert bench.board.shown()[0]["set_aside"] == line
+
+
 async def test_actors_are_asked_once_for_a_look_however_many_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

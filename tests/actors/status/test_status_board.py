@@ -75,6 +75,13 @@ def test_a_status_is_shown() -> None:
                 "restarts": 3,
                 "last_failure": "SparkSink: the JVM ended",
             },
+            "KafkaSink": {
+                "set_aside": {"shop.shop.wide": "a message is larger than its topic takes"},
+                "state": "running",
+                "mailbox": {"depth": 0, "capacity": 1},
+                "restarts": 0,
+                "last_failure": None,
+            },
         },
     }
     out = Console(file=io.StringIO(), width=160)
@@ -88,6 +95,7 @@ def test_a_status_is_shown() -> None:
         "paused",
         "[no] primary key",
         "stopped in the lake shop.bad  another key",
+        "set aside shop.shop.wide      a message is larger than its topic takes",
         "db:3306",
         "0a1b2c3d-0000-0000-0000-00000000000a",
         "shop.log, shop.audit",

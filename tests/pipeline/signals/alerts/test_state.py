@@ -28,11 +28,15 @@ def test_troubles_are_found_in_a_status() -> None:
     status = {
         "stopped": {"shop.a": "why"},
         "snapshots": [{"id": "s1", "tables": tables}],
-        "actors": {"SparkSink": {"tables": {"shop.b": {"stopped": "so"}, "shop.c": {"stopped": None}}}},
+        "actors": {
+            "SparkSink": {"tables": {"shop.b": {"stopped": "so"}, "shop.c": {"stopped": None}}},
+            "KafkaSink": {"set_aside": {"shop.shop.d": "too large"}},
+        },
     }
     assert list(troubles_of(status)) == [
         Trouble(AlertKind.TABLE_STOPPED, "shop.a", "capture", "why"),
         Trouble(AlertKind.TABLE_STOPPED, "shop.b", "lake", "so"),
+        Trouble(AlertKind.TOPIC_SET_ASIDE, "shop.shop.d", "kafka", "too large"),
         Trouble(AlertKind.SNAPSHOT_FAILED, "shop.bag", "s1", "no key"),
     ]
     assert not list(troubles_of({**status, "stopped": {}, "snapshots": [], "actors": {"SparkSink": {}}}))
