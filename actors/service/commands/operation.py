@@ -15,6 +15,7 @@ from actors.service import client
 from actors.service.commands.conventions import config_argument, fail, lake_path
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, TidemarkError
+from pipeline.schema.table_filter import ALL_TABLES
 
 WATCH_EVERY_S: Final = 1.0
 
@@ -51,7 +52,7 @@ def send_signal(
         raise click.UsageError(f"{action} takes no --blocking: only execute does")
     if action in ("execute", "stop"):
         type_ = "blocking" if blocking else "incremental"
-        data = {"type": type_, "data-collections": list(tables or settings.tables.patterns)}
+        data = {"type": type_, "data-collections": list(tables or ALL_TABLES.patterns)}
     elif action == "recapture":
         if not tables:
             raise click.UsageError("recapture needs --tables: which tables shall begin again?")
@@ -115,7 +116,7 @@ def verify(
     from actors.service.commands.comparison import repeat_comparison
 
     lake_path(settings)
-    data: dict[str, Any] = {"data-collections": list(tables or settings.tables.patterns), "repair": repair}
+    data: dict[str, Any] = {"data-collections": list(tables or ALL_TABLES.patterns), "repair": repair}
     if rows_per_s is not None:
         data["rows-per-s"] = rows_per_s
     if where is not None:

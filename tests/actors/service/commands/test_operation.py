@@ -48,6 +48,24 @@ def test_a_snapshot_may_hold_the_log_and_nothing_else_may(config: Path) -> None:
     assert [signal["data"]["type"] for signal in posted] == ["incremental", "blocking"]
 
 
+def test_without_tables_all_are_meant_though_a_pattern_of_the_file_matches_none(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pattern of a signal has to match a table. Those of a file needn't."""
+    monkeypatch.setenv("TIDEMARK__TABLES", r'["shop\\.a", "crm\\..*"]')
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    posted: list[Any] = []
+    body = {"id": "v1", "detail": "", "actors": {"SparkSink": {"verifications": {"v1": {}}}}}
+    with answering(200, json.dumps(body), posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        for action in ("execute", "stop"):
+            assert tidemark("signal", config, action).exit_code == ExitCode.CLEAN
+        assert tidemark("verify", config, "--where", "id > 3").exit_code == ExitCode.CLEAN
+    assert [signal["data"]["data-collections"] for signal in posted] == [[".*"]] * 3
+    assert posted[2]["data"]["additional-conditions"] == [{"data-collection": ".*", "filter": "id > 3"}]
+
+
 def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
     of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": ""}
     again = None if repaired is None else {"verdict": repaired, **of}
