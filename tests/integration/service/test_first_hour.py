@@ -123,6 +123,39 @@ def test_each_block_is_run_or_says_why_it_is_not() -> None:
                 ast.parse(program)
 
 
+def test_the_command_by_image_is_a_program_that_ends_with_its_container(tmp_path: Path) -> None:
+    """As a function of the shell it was none that the page's programs find, and a kill left the container."""
+    (text,) = (block.text for block in blocks() if block.text.startswith("docker build"))
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    docker = commands / "docker"
+    docker.write_text(
+        '#!/bin/sh\n[ "$1" = build ] || { printf "%s\\n" $$ "$@" > said && mv said ran; exec sleep 600; }\n'
+    )
+    docker.chmod(0o755)
+    (tmp_path / "tidemark-0.1.0-image.tar.gz").touch()
+    pip = "pip install deltalake pyarrow\n"
+    assert pip in text
+    script = f"""{text.replace(pip, "")}
+type -t tidemark
+tidemark run shop.toml &
+service=$!
+until [ -e ran ]; do sleep 0.1; done
+[ "$(head -1 ran)" = $service ] && echo "its container"
+kill $service
+cat venv/passwd
+"""
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path, env=environment, text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    user = f"tidemark:x:{os.getuid()}:{os.getgid()}::/work:/bin/sh"
+    assert done.stdout.splitlines() == ["file", "its container", user]
+    said = (tmp_path / "ran").read_text().splitlines()
+    assert f"{tmp_path}/venv/passwd:/etc/passwd:ro" in said and said[-3:] == ["tidemark", "run", "shop.toml"]
+
+
 def test_what_an_output_lacks_is_found() -> None:
     assert list(missing("a … c\nb", "a  1   c\nb\n")) == []
     assert list(missing("a … c\nb", "a  1   c d\nbb\n")) == ["a … c", "b"]
