@@ -32,6 +32,13 @@ _HOUR: Final = 3600.0
 _BEHIND: Final = f"({metrics.LAG_TRANSACTIONS.name} > 0 or {metrics.LAG_BYTES.name} > 0)"
 
 
+# A pipeline whose target is gone, as that of a pod that waits for a node. It has no `up` then that could be 0.
+_GONE: Final = (
+    f"max by (job, pipeline) (last_over_time({metrics.PIPELINE.name}[{{window}}])"
+    f" unless on (job, pipeline) {metrics.PIPELINE.name} unless on (job, instance) up)"
+)
+
+
 def _there(actor: str) -> str:
     """What's true of a service whose configuration has this actor; expressions are formatted once more."""
     return f'on (job, instance) {metrics.UP.name}{{{{actor="{actor}"}}}} >= 0'
@@ -71,9 +78,11 @@ ALERTS: Final = (
     Alert(
         "TidemarkDown",
         "critical",
-        "Tidemark at {{ $labels.instance }} can't be scraped.",
-        'up{{job="tidemark"}} == 0',
+        "Tidemark{{ with $labels.instance }} at {{ . }}{{ end }}{{ with $labels.pipeline }} {{ . }}{{ end }} "
+        "can't be scraped.",
+        f'up{{{{job="tidemark"}}}} == 0 or ({_GONE} or on (job) absent(up{{{{job="tidemark"}}}}))',
         holds_s=2 * _MINUTE,
+        window_s=24 * _HOUR,
     ),
     Alert(
         "TidemarkRestartLoop",
