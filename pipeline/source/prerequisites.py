@@ -16,6 +16,7 @@ from enum import StrEnum
 from pipeline.config.settings import SnapshotMode, SnapshotSettings
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
+from pipeline.source.binlog_retention import RETENTION, retention_s
 from pipeline.source.finding import Finding, Severity
 from pipeline.source.statement import quoted_table
 
@@ -37,7 +38,11 @@ VARIABLES = (
     "server_id",
     "slave_parallel_workers",
     "slave_preserve_commit_order",
+    *RETENTION,
 )
+
+# A log that is kept for less (s) is lost in a night.
+_KEPT_AT_LEAST_S = 86_400
 
 # How a server without GTIDs is captured from.
 _BY_COORDINATES = 'snapshot.watermark = "signal_table", which needs no GTIDs'
@@ -199,6 +204,12 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
             "binlog_error_action is IGNORE_ERROR, so a server that can't write its log continues without one, and "
             "changes are missing from it",
             _setting(facts, "binlog_error_action = ABORT_SERVER"),
+        )
+    if (kept := retention_s(facts.variables)) < _KEPT_AT_LEAST_S:
+        yield Finding(
+            Severity.WARNING,
+            f"the server keeps its log for {kept / 3600:.1f} h: if capture lags by more, changes are lost",
+            _setting(facts, "binlog_expire_logs_seconds = 604800"),
         )
     yield from _metadata(facts)
 

@@ -71,6 +71,19 @@ def test_minimal_metadata_is_a_warning_that_says_what_it_costs() -> None:
     assert "reads the whole table again" in finding.wrong
 
 
+def test_a_log_that_is_kept_for_hours_is_a_warning() -> None:
+    for kept in (
+        {"binlog_expire_logs_seconds": "86400"},
+        {"binlog_expire_logs_seconds": "0"},
+        {"expire_logs_days": "1"},
+    ):
+        assert found_with(kept) == ()
+    assert found_with({"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"}) == ()
+    [finding] = found_with({"binlog_expire_logs_seconds": "5400"})
+    assert str(finding).startswith("warning: the server keeps its log for 1.5 h")
+    assert "binlog_expire_logs_seconds = 604800" in finding.remedy
+
+
 def test_a_replica_has_to_log_and_commit_in_the_sources_order() -> None:
     lacking = {"log_replica_updates": "OFF", "replica_preserve_commit_order": "OFF"}
     assert found_with(lacking) == ()
