@@ -120,7 +120,7 @@ class _Token:
         if self._file is not None and changed is not None and changed != self._read_at:
             try:
                 now = read_secret(self._file)
-            except (OSError, UnicodeDecodeError):
+            except OSError:
                 return self._digest
             self._read_at = changed
             if is_token(now.value):

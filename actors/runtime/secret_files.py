@@ -5,6 +5,7 @@ A password may change in the file first or at the server first. So the file is r
 
 import os
 import secrets
+from errno import EILSEQ, ENOENT
 from pathlib import Path, PurePath
 
 from pipeline.config.http_access import is_token
@@ -12,8 +13,11 @@ from pipeline.config.settings import Secret
 
 
 def read_secret(file: PurePath) -> Secret:
-    """Returns the secret that a file holds, without the end of its line. Raises OSError."""
-    text = Path(file).read_text(encoding="utf-8")
+    """Returns the secret that a file holds, without the end of its line. Raises OSError, also if it's no UTF-8."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:  # whose own words have a byte of it
+        raise OSError(EILSEQ, "it isn't UTF-8", str(file)) from None
     return Secret(text.removesuffix("\n").removesuffix("\r"), file)
 
 
@@ -51,5 +55,7 @@ def made_token(file: Path) -> Secret:
 def _has_token(file: Path) -> bool:
     try:
         return is_token(read_secret(file).value)
-    except (FileNotFoundError, UnicodeDecodeError):
+    except OSError as error:
+        if error.errno not in (ENOENT, EILSEQ):
+            raise
         return False

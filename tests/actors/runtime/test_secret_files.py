@@ -16,6 +16,14 @@ def test_the_end_of_its_line_is_no_part_of_it(tmp_path: Path, text: str) -> None
     assert secret_files.read_secret(file) == Secret("pässword", file)
 
 
+def test_a_file_in_another_encoding_is_one_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes("pässword".encode("latin-1"))
+    with pytest.raises(OSError, match="it isn't UTF-8") as refused:
+        secret_files.read_secret(file)
+    assert refused.value.filename == str(file) and refused.value.__cause__ is None
+
+
 def test_a_file_is_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("old")
