@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,8 @@ from actors.service.config_file import ENVIRONMENT
 from pipeline.errors import Definite
 
 STDOUT: Final = Path("-")
+_PORT: Final = click.IntRange(1, 65535)
+_USER: Final = "tidemark"
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -94,17 +97,32 @@ def _java_and_pyspark() -> tuple[Path, Path]:
     return Path(java), Path(spark.origin).parent
 
 
-def _free_path(context: click.Context, _: click.Parameter, path: Path) -> Path:
+def _free_path(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
     """A file that isn't there yet. `-` is standard output."""
-    if path != STDOUT and path.exists() and not context.resilient_parsing:  # which a shell completes with
+    if path is None or path == STDOUT or context.resilient_parsing:  # with which a shell completes
+        return path
+    if path.exists():
         fail(f"{path} is there already, and isn't overwritten; give another --output, or move it away", 2)
     return path
 
 
+def _ask(what: str, option: str, default: Any = None, type_: click.ParamType[Any] | None = None) -> Any:
+    """Returns the answer to a question on standard error, or the default where nothing answers, as in a container."""
+    try:
+        return click.prompt(what, default=default, type=type_, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        if default is None:
+            raise click.UsageError(f"there's no terminal to ask at: give {option}") from None
+        click.echo(err=True)
+        return default
+
+
 @click.command(epilog=EXIT_CODES)
-@click.option("--host", prompt="MySQL server's host")
-@click.option("--port", type=click.IntRange(1, 65535), default=3306, show_default=True, prompt=True)
-@click.option("--user", default="tidemark", show_default=True, prompt=True)
+@click.option("--host")
+@click.option("--port", type=_PORT, show_default="3306")
+@click.option("--user", show_default=_USER)
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path),
@@ -146,8 +164,14 @@ def init(output: Path, **answers: Any) -> None:
     from actors.service.installation.first_look import Answers, starter_configuration
     from actors.service.table_listing import listing
 
+    if answers["host"] is None:
+        answers["host"] = _ask("MySQL server's host", "--host")
+    if answers["port"] is None:
+        answers["port"] = _ask("Port", "--port", 3306, _PORT)
+    if answers["user"] is None:
+        answers["user"] = _ask("User", "--user", _USER)
     if answers["password_file"] is None and ENVIRONMENT + "SOURCE__PASSWORD" not in os.environ:
-        answers["password_file"] = Path(click.prompt("File that holds the password"))
+        answers["password_file"] = Path(_ask("File that holds the password", "--password-file"))
     file = None if output == STDOUT else output
     look, text = asyncio.run(starter_configuration(Answers(**answers), file))
     for finding in look.findings:
@@ -178,7 +202,8 @@ def init(output: Path, **answers: Any) -> None:
 @click.option(
     "--output",
     "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
+    callback=_free_path,
     help="The file to write, once the connector is converted. Without it the configuration is printed.",
 )
 @click.option(
@@ -204,7 +229,7 @@ def import_debezium(connector: Path, offsets: Path | None, output: Path | None, 
     if offsets is not None:
         stopped = stopped_at(offsets.read_bytes(), given.get("topic.prefix", ""))
     taken = take_over(given, stopped, protect=protect)
-    if output is None:
+    if output is None or output == STDOUT:
         click.echo(taken.text, nl=False)
     else:
         try:

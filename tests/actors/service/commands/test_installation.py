@@ -38,3 +38,20 @@ def test_a_refusal_leaves_no_file(tmp_path: Path) -> None:
     taken = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "tutorial.json"), "-o", str(into)])
     assert taken.exit_code == ExitCode.CLEAN
     assert "[source]" in into.read_text() and "spark.jars" in taken.output
+    into.write_text("mine")
+    again = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "tutorial.json"), "-o", str(into)])
+    assert again.exit_code == ExitCode.DEFINITE
+    assert "shop.toml is there already, and isn't overwritten" in again.output
+    assert into.read_text() == "mine"
+
+
+def test_where_there_is_no_terminal_what_has_a_default_is_not_asked(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    asked = ["init", "--password-file", str(password), "--output", "-"]
+    nowhere = CliRunner().invoke(main, [*asked, "--host", "127.0.0.1", "--port", "1"])
+    assert nowhere.exit_code == ExitCode.DEFINITE and "connecting to 127.0.0.1:1" in nowhere.stderr
+    assert nowhere.stdout == ""  # what it asks is not part of what it prints
+    lacking = CliRunner().invoke(main, asked)
+    assert lacking.exit_code == ExitCode.DEFINITE
+    assert "there's no terminal to ask at: give --host" in lacking.stderr
