@@ -26,7 +26,7 @@ from actors.journal.store import JournalReader
 from actors.lake import spark_session
 from actors.lake.background_work import do_work
 from actors.lake.delta_table import is_conflict
-from actors.lake.file_placement import LakeFull
+from actors.lake.files.file_placement import LakeFull
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogUndefined
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost

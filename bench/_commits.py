@@ -20,7 +20,7 @@ from actors.journal.store import JournalStore
 from actors.lake import spark_session
 from actors.lake.delta_connect import delta_tables
 from actors.lake.delta_table import DeltaTable
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
 from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.parts import Parts

@@ -5,12 +5,11 @@ snapshot leaves them; and a changelog with changes of half of them, scattered, a
 What's measured merges the same changes into a copy of that mirror, all in one JVM that has merged before; a time is
 believed when the rows and a sum over them are right. The peer is Delta's MERGE as it comes, which writes each file anew
 in which it finds a key. Beside it are what could be better: deletion vectors; a mirror in parts by the hash of its key
-(buckets); fewer and more changes at once; and what the product does, which reads but the key, with and without the
-bounds of the keys that changed.
+(buckets); fewer and more changes at once; and what the product does, which reads but the key.
 
-Last comes the price of a mirror without deletion vectors (copy-on-write): the product's merge into such a mirror beside
-its merge into one with them, in seconds and in what it writes. Some ten minutes on a quiet machine with two cores,
-without a server.
+Then comes the price of a mirror without deletion vectors (copy-on-write): the product's merge into such a mirror beside
+its merge into one with them, in seconds and in what it writes. Last, as many changes are merged into a mirror of five
+times the rows. Some ten minutes on a quiet machine with two cores, without a server.
 """
 
 import os
@@ -86,6 +85,7 @@ _VALUES: Final = {
     "stars": "CAST(id % 5 AS INT)",
     "weight": "id / 7",
 }
+_LARGER: Final = 5
 _BUCKETS: Final = 16
 _BUCKET: Final = f"pmod(hash(`id`), {_BUCKETS})"
 
@@ -129,6 +129,9 @@ class Bench:
         self.some = Changes("a twentieth, scattered", 2, some, 7, 20)
         self.few = Changes("a thousandth, scattered", 3, rows // 1000, 7, 1000)
         self.young = Changes("the youngest twentieth", 4, some, rows - some, 1)
+        self.fewest = Changes("a ten-thousandth, scattered", 5, rows // 10_000, 7, 10_000)
+        self.more = Changes("a hundredth, scattered", 6, rows // 100, 7, 100)
+        self.as_many = Changes("as many as a hundredth of a fifth, scattered", 7, rows // 500, 7, 500)
         self._customers = self._prepare()
 
     def merge(self, changes: Changes) -> Merged:
@@ -147,28 +150,21 @@ class Bench:
         self._copied(self._buckets)
         return self._measured(changes, lambda merge: self._spark.sql(_by_bucket(merge)))
 
-    def keys(self, changes: Changes) -> Merged:
-        """By all keys of the mirror."""
+    def done(self, changes: Changes) -> Merged:
+        """As the product does."""
         delta = DeltaTable(self._spark, self._mirror(self._copied()))
         return self._measured(changes, lambda merge: delta.merge(merge, "bench", "{}"))
-
-    def bounded(self, changes: Changes) -> Merged:
-        """By those keys of the mirror that may have changed, as the product does."""
-        delta = DeltaTable(self._spark, self._mirror(self._copied()))
-        return self._measured(changes, lambda merge: delta.merge(self._within(merge), "bench", "{}"))
 
     def rewritten(self, changes: Changes) -> Merged:
         """As the product does without deletion vectors."""
         delta = DeltaTable(self._spark, self._mirror(self._copied()))
         self._spark.sql(f"ALTER TABLE {table_at(delta.path)} SET TBLPROPERTIES ('{VECTORS}' = 'false')")
-        return self._measured(changes, lambda merge: delta.merge(self._within(merge), "bench", "{}"))
+        return self._measured(changes, lambda merge: delta.merge(merge, "bench", "{}"))
 
-    def _within(self, merge: Merge) -> Merge:
-        extent = merge.extent()
-        assert extent is not None
-        row = self._spark.sql(extent).first()
-        assert row is not None
-        return merge.within(row)
+    def remove(self) -> None:
+        """Remove its files."""
+        for path in (self._root, self._copy, self._buckets):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _measured(self, changes: Changes, does: Callable[[Merge], object]) -> Merged:
         before = self._files()
@@ -207,7 +203,7 @@ class Bench:
         self._spark.sql(begin_sql(mirror, Tier.MIRROR, columns(_SCHEMA, Tier.MIRROR), {}))
         _append(mirror, self._spark.range(0, self._rows, 1, _FILES).selectExpr("id", *_values()))
         self._spark.sql(create_sql(changelog, Tier.CHANGELOG, columns(_SCHEMA, Tier.CHANGELOG), {}))
-        for each in (self.half, self.some, self.few, self.young):
+        for each in (self.half, self.some, self.few, self.young, self.fewest, self.more, self.as_many):
             told = {"__op": "'u'", "__scn": "id + 1", "__ordinal": "0", "__segment": each.segment}
             meta = [f"CAST({told.get(c.name, 'NULL')} AS {c.type}) AS {c.name}" for c in META_COLUMNS]
             keys = self._spark.range(each.number).selectExpr(f"{each.first} + id * {each.step} AS id")
@@ -234,20 +230,35 @@ def main() -> None:
         say("practice")
         list(_figures(Bench(spark.session, Path(folder) / "practice", rows // _PRACTICE)))
         say("writing a mirror and its changes")
-        figures.extend(_figures(Bench(spark.session, Path(folder) / "bench", rows)))
+        bench = Bench(spark.session, Path(folder) / "bench", rows)
+        figures.extend(_figures(bench))
+        few = bench.done(bench.more)
+        bench.remove()
+        say("writing a mirror of five times the rows")
+        large = Bench(spark.session, Path(folder) / "large", _LARGER * rows)
+        figures.append(
+            Figure(
+                f"{few.changes.number:,} changes into {_LARGER} times the rows",
+                large.done(large.as_many).seconds,
+                "s",
+                Peer("into the rows", few.seconds),
+            )
+        )
 
 
 def _figures(bench: Bench) -> Iterator[Figure]:
     for changes, ways in (
         (bench.half, {"MERGE, deletion vectors": bench.vectors, "and buckets": bench.buckets}),
         (bench.some, {}),
+        (bench.more, {}),
         (bench.few, {}),
-        (bench.young, {"MERGE, deletion vectors": bench.vectors, "by the key alone": bench.keys}),
+        (bench.fewest, {}),
+        (bench.young, {"MERGE, deletion vectors": bench.vectors}),
     ):
         plain = Peer("plain MERGE", bench.merge(changes).rate)
         for way, measured in ways.items():
             yield Figure(f"{changes.name}: {way}", measured(changes).rate, "changes/s", plain)
-        done = bench.bounded(changes)
+        done = bench.done(changes)
         yield Figure(f"{changes.name}: as it's done", done.rate, "changes/s", plain)
         yield from _price(done, bench.rewritten(changes))
 

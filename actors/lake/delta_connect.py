@@ -183,7 +183,7 @@ class ConnectTable:
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Brings this mirror to the merge's segment by MERGE."""
-        merge_by_statement(self._session, merge, application, metadata, {})
+        merge_by_statement(self._session, merge, application, metadata, {}, self.size())
 
     def alter(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Changes the columns one after the other, and sets properties."""

@@ -27,23 +27,29 @@ Source: delta-io/delta, `OptimisticTransaction.txnVersion`, `WriteIntoDelta.run`
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 from uuid import uuid4
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from actors.lake.file_placement import naming_table
+from actors.lake.files.file_placement import naming_table
+from actors.lake.files.mirror_files import changed_rows, count_rows
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.lake.column_changes import ColumnPlan, schema_text, unchanged_plan
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
-from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.files.parquet_files import Stored, wide_stats
 from pipeline.lake.maintenance import TableSize
+from pipeline.lake.mirrors.changed_keys import ChangedKeys
+from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables import VECTORS, LakeColumn, Property, TableReport, quoted
 from pipeline.schema.spelling import fold_name
@@ -51,6 +57,9 @@ from pipeline.schema.spelling import fold_name
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
+
+# For a mirror of fewer files, finding the extent of the changed keys costs more than it saves.
+FILES_TO_LEAVE_OUT: Final = 16
 
 # A merge divides its rows by keys into so many parts. Spark joins parts up to some ten MiB. So it sorts and hashes them
 # in memory, and no task holds a core for long.
@@ -372,19 +381,88 @@ class DeltaTable:
             return
         vectors = transaction.metadata().configuration().get(VECTORS)
         if not vectors.isDefined() or vectors.get() != "true":
-            merge_by_statement(self._spark, merge, application, metadata, _PARTS)
+            merge_by_statement(self._spark, merge, application, metadata, _PARTS, self.size())
             return
         version = transaction.snapshot().version()
+        columns = columns_of(transaction.metadata().schemaString())
         with side_session(self._spark, _PARTS) as session:
-            marked = self._deletion_actions(transaction, session, session.sql(merge.places(version)))
-            rows = _cast_rows(
-                session.sql(merge.rows(version)), columns_of(transaction.metadata().schemaString())
-            )
-            added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
+            if not merge.few or merge.reached.partial:
+                merge = within(session, merge, self.size())
+            rows = _cast_rows(session.sql(merge.rows(version)), columns)
+            if merge.few:
+                marked, added = self._replace_few(transaction, _changed_keys(session, merge, columns), rows)
+            else:
+                marked = self._deletions_at(transaction, session, session.sql(merge.places(version)))
+                added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
         actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
 
-    def _deletion_actions(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
+    def _replace_few(self, transaction: Any, keys: ChangedKeys, rows: DataFrame) -> tuple[Any, Any]:
+        """Returns the actions that delete the rows with these keys, and those that add others.
+
+        This process looks for the keys in the files while Spark writes.
+        """
+        transaction.readWholeTable()
+        with ThreadPoolExecutor(1, "changed-keys") as beside:
+            looked_up = [
+                (file, beside.submit(changed_rows, self.path, file, keys))
+                for file in self._files(transaction)
+            ]
+            added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
+            found = [(file, places.result()) for file, places in looked_up]
+        touched = [(file, places) for file, places in found if len(places)]
+        marked = self._classes.no_actions
+        for (file, _), vector in zip(touched, self._store_vectors(transaction, touched), strict=True):
+            for action in self._marked(file, vector):
+                marked = marked.appended(action)
+        return marked, added
+
+    def _files(self, transaction: Any) -> list[dict[str, Any]]:
+        """Returns the actions that have added the files of a transaction's table."""
+        version, end = transaction.snapshot().version(), None if self._own is None else self._own.newest()
+        if end is not None and end.version == version and end.files is not None:
+            return end.files
+        lines = transaction.snapshot().allFiles().toJSON().collectAsList()
+        text: str = self._jvm.java.lang.String.join("\n", lines)
+        return list(map(json.loads, filter(None, text.split("\n"))))
+
+    def _store_vectors(
+        self, transaction: Any, found: Sequence[tuple[Mapping[str, Any], NDArray[np.int64]]]
+    ) -> list[Any]:
+        """Stores deletion vectors that hide these rows of the files, and those that the present ones hide. Returns
+        what the log says of them."""
+        commands, datas = self._delta.commands, self._classes.no_actions
+        for file, places in found:
+            vector = self._add_file(file).deletionVector()
+            known = self._none if vector is None else self._classes.some(vector.serializeToBase64())
+            datas = datas.appended(
+                commands.DeletionVectorData(file["path"], known, vector_bytes(places), len(places))
+            )
+        store = _module(commands, "DeletionVectorWriter$").createMapperToStoreDeletionVectors(
+            self._session,
+            transaction.deltaLog().newDeltaHadoopConf(),
+            transaction.deltaLog().dataPath(),
+            0,
+        )
+        return [result.deletionVector() for result in _each(store.apply(datas.iterator()).toSeq())]
+
+    def _marked(self, file: Mapping[str, Any], vector: Any) -> list[Any]:
+        """Returns the actions that give a file this deletion vector. A file without a row left goes."""
+        before = (file.get("deletionVector") or {}).get("cardinality", 0)
+        if vector.cardinality() == before:
+            return []
+        present = self._add_file(file)
+        rows = present.numLogicalRecords()
+        if rows.isDefined() and vector.cardinality() - before == rows.get():
+            return [present.removeWithTimestamp(int(time.time() * 1000), True)]
+        known = file.get("stats") or count_rows(self.path, file)
+        changed = self._add_file({**file, "stats": wide_stats(known, before)}).removeRows(vector, False, True)
+        return [changed._1(), changed._2()]  # noqa: SLF001
+
+    def _add_file(self, file: Mapping[str, Any]) -> Any:
+        return self._classes.action(json.dumps({"add": file}))
+
+    def _deletions_at(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
         """Returns the actions that delete the rows at these places, as Delta's DELETE has them."""
         spark = session._jsparkSession  # noqa: SLF001
         helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
@@ -492,6 +570,14 @@ class DeltaTable:
         return write(append, none, none, self._classes.some(metadata), none, none, none, none, none)
 
 
+def _changed_keys(session: SparkSession, merge: Merge, columns: Mapping[str, Stored]) -> ChangedKeys:
+    """Returns the keys that have changed, with the names that their parts have in the files of a table."""
+    stored = {fold_name(name): column.name for name, column in columns.items()}
+    keys = session.sql(merge.keys()).toArrow()
+    names = {stored[fold_name(name)]: keys[name] for name in merge.schema.key_names}
+    return ChangedKeys(names, {stored[fold_name(name)] for name in merge.ordered})
+
+
 def has_segments(path: str, reached: int, segments: range) -> bool:
     """Returns whether a table that has everything through the segment `reached` has these segments.
 
@@ -512,13 +598,30 @@ def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
 
 
 def merge_by_statement(
-    spark: SparkSession, merge: Merge, application: str, metadata: str, settings: Mapping[str, str]
+    spark: SparkSession,
+    merge: Merge,
+    application: str,
+    metadata: str,
+    settings: Mapping[str, str],
+    size: TableSize | None,
 ) -> None:
     """Merges by MERGE, in a session with these settings. Without deletion vectors it writes each file again in which a
-    row changes."""
+    row changes. `size`: of the mirror."""
     once = made_once(application, merge.through, metadata)
     with side_session(spark, {**settings, **once}) as session:
-        session.sql(merge.statement())
+        session.sql(within(session, merge, size).statement())
+
+
+def within(session: SparkSession, merge: Merge, size: TableSize | None) -> Merge:
+    """Returns the merge restricted to the keys that have changed, if that is less work than to read all keys of the
+    mirror.
+    """
+    extent = merge.extent()
+    if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
+        return merge
+    row = session.sql(extent).first()
+    assert row is not None
+    return merge.within(row)
 
 
 def _stamp() -> CommitStamp:

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from actors.journal.store import JournalReader
 from actors.lake.delta_connect import delta_tables
 from actors.lake.delta_table import LakeTable, TableVersion
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.generations import Generations
 from actors.lake.live_view import CatalogViews

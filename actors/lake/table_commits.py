@@ -7,12 +7,11 @@ and widening is enabled in a commit before. That commit changes nothing else.
 
 import json
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from actors.lake.delta_table import LakeTable, TableOpener, TableVersion, made_once
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import is_restored
@@ -32,9 +31,6 @@ from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.reading.descriptions import describe_changelog, describe_mirror
 from pipeline.lake.tables import PIN_TYPE, LakeColumn, Property, Tier, location
 from pipeline.schema.table_schema import TableId, TableSchema
-
-# For a mirror of fewer files, finding the extent of the changed keys costs more than it saves.
-FILES_TO_LEAVE_OUT: Final = 16
 
 
 class ForeignTable(Definite):
@@ -216,19 +212,8 @@ class TableCommits:
         """Merges the pending changes, if there are any; `changes`: how many, None if that isn't known."""
         assert mirrored.schema is not None
         if mirrored.schema.key and reached.merged < through:
-            merge = self._within(Merge(self._root, mirrored.schema, reached, through, changes), mirror)
+            merge = Merge(self._root, mirrored.schema, reached, through, changes)
             mirror.merge(merge, self.mark("merged"), self.metadata(merged=through, **report))
-
-    def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
-        """Returns the merge restricted to the keys that have changed, if that is less work than to read all of the
-        mirror's.
-        """
-        size, extent = mirror.size(), merge.extent()
-        if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
-            return merge
-        row = self._session.sql(extent).first()
-        assert row is not None
-        return merge.within(row)
 
     def make_durable(self, *tables: LakeTable) -> None:
         """Makes durable what Spark has committed to these, as far as they exist.

@@ -21,7 +21,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_table import TableOpener, made_once
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session

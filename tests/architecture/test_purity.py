@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "operator",
     "pipeline",
     "pyarrow",
+    "pyroaring",
     "re",
     "struct",
     "tomli_w",

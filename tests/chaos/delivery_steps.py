@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from actors.journal.consumers import Consumers
 from actors.lake.delta_table import DeltaTable
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews

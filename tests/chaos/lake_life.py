@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from actors.journal.store import JournalReader
 from actors.lake.delta_table import DeltaTable
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark

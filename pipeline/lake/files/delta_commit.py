@@ -149,6 +149,12 @@ class LogEnd:
         """Returns the version that each application has reached."""
         return {each["appId"]: each["version"] for each in self.checksum["setTransactions"]}
 
+    @property
+    def files(self) -> list[dict[str, Any]] | None:
+        """Returns the actions that have added the table's files; None if the checksum doesn't list them."""
+        listed: list[dict[str, Any]] | None = self.checksum.get("allFiles")
+        return listed
+
 
 @dataclass(frozen=True, slots=True)
 class CommitStamp:

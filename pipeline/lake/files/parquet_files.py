@@ -18,11 +18,11 @@ Source: Delta Transaction Log Protocol, sections Add File, Per-file Statistics, 
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -162,6 +162,52 @@ def stats(rows: int, said: Iterable[Bounds]) -> str:
             "nullCount": nulls,
         }
     )
+
+
+def wide_stats(told: str, hidden: int) -> str:
+    """Returns a file's statistics for when a deletion vector hides more of its rows; `hidden`: how many it hid before.
+
+    The bounds stay right, but no row need have them any more. For a column of nulls only, the number of nulls becomes
+    that of all rows in the file. Any other number but zero tells nothing then.
+    """
+    # Bounds are copied as they are written: a number with many digits is no float of Python's.
+    said = dict(_members(told))
+    if said.get("tightBounds", "true") == "true":
+        rows = int(said["numRecords"])
+        said["nullCount"] = json.dumps(
+            _wide_nulls(json.loads(said.get("nullCount", "{}")), rows - hidden, rows)
+        )
+    said["tightBounds"] = "false"
+    return f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in said.items())}}}"
+
+
+def _members(text: str) -> Iterator[tuple[str, str]]:
+    """Yields the members of an object in JSON, each value as it is written."""
+    decoder, at = json.JSONDecoder(), _ahead(text, 0, "{")
+    while text[at] != "}":
+        name, end = decoder.raw_decode(text, at)
+        begin = _ahead(text, end, ":")
+        _, end = decoder.raw_decode(text, begin)
+        yield name, text[begin:end]
+        at = _ahead(text, end, ",")
+
+
+def _ahead(text: str, at: int, sign: str) -> int:
+    """Returns the place of what comes after a sign and space."""
+    while text[at].isspace() or text[at] == sign:
+        at += 1
+    return at
+
+
+def _wide_nulls(nulls: Mapping[str, Any], shown: int, rows: int) -> dict[str, Any]:
+    return {
+        name: _wide_nulls(number, shown, rows)
+        if isinstance(number, Mapping)
+        else rows
+        if number == shown
+        else number
+        for name, number in nulls.items()
+    }
 
 
 def add(path: str, size: int, modified_ms: int, told: str) -> str:

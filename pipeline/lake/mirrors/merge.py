@@ -5,19 +5,23 @@ Whatever has changed of a key since the mirror's segment, its row is what the li
 comes if there is one. Of a partial table a row with unknown values goes. It comes back with the complete row that
 capture reads again.
 
-There are two forms, for two kinds of writers:
+Three forms exist:
 
-- `Merge.places` and `Merge.rows` are the two halves as queries, for one transaction of Delta's that marks the first as
-  deleted and adds the second (`actors.lake.delta_table`). They read only the key of the mirror, and each change once.
-- `Merge.statement` is the same as one MERGE, which decides row by row. It reads both tables twice, once to find the
-  files that it touches and once to write them. It carries the mirror's complete rows through a join.
+- If few changes are pending (`Merge.few`), this process looks for their keys in the mirror's files
+  (`pipeline.lake.mirrors.changed_keys`). `Merge.keys` is the query for these keys, and `Merge.rows` the one for the
+  rows that come. One transaction of Delta's marks the found rows as deleted and adds the others
+  (`actors.lake.delta_table`). A merge reads only the key of the mirror, and each change once.
+- `Merge.places` finds the rows of many keys, by a join in Spark. The rest is the same.
+- `Merge.statement` is one MERGE, which decides row by row, for a writer that has no such transaction. It reads both
+  tables twice, once to find the files that it touches and once to write them. It carries the mirror's complete rows
+  through a join.
 
 Most tables are written at one end: rows that change are young, and a new row's key is greater than all before. A first
 snapshot writes the mirror's files in the order of keys, and Delta knows the least and the greatest value of each. So a
-query first finds the extent of the changed keys (`Merge.extent`), and the merge reads no other keys of the mirror. A
-file that has none of them isn't read, and a merge doesn't get slower with the number of old rows. This uses those parts
-of a key that are integers, for which MySQL, Spark and Delta have the same order. A changed key is always within the
-extent, whether the mirror has it or not. So the result for every row stays the same.
+file without a changed key between the two isn't read, and a merge doesn't get slower with the number of old rows. For
+Spark's forms a query first finds the extent of the changed keys (`Merge.extent`), and Spark reads no other keys of the
+mirror. This uses those parts of a key that are integers, for which MySQL, Spark and Delta have the same order. A
+changed key is always within the extent, whether the mirror has it or not. So the result for every row stays the same.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
@@ -42,8 +46,8 @@ from pipeline.schema.table_schema import TableId, TableSchema
 
 _M, _C = quoted(MIRROR), quoted(CHANGED)
 
-# Up to so many changes each task gets all of the changed keys. With more they would take too much memory.
-MOST_BROADCAST: Final = 500_000
+# The keys of so many changes fit into this process's memory.
+FEW_CHANGES: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,14 @@ class Merge:
     changes: int | None = None
     bounds: tuple[tuple[str, object, object], ...] = ()
 
+    @property
+    def few(self) -> bool:
+        """Returns whether the changes are few enough to look for their keys without Spark."""
+        return self.changes is not None and self.changes <= FEW_CHANGES
+
     def extent(self) -> str | None:
         """The query for the row that `within` takes; None if no part of the key has an order."""
-        ends = [f"min({name}), max({name})" for name in map(quoted, self._ordered)]
+        ends = [f"min({name}), max({name})" for name in map(quoted, self.ordered)]
         return f"SELECT {', '.join(ends)} FROM {self._changelog} WHERE {self._where}" if ends else None
 
     def within(self, extent: Sequence[object]) -> "Merge":
@@ -71,26 +80,23 @@ class Merge:
         changed."""
         if any(end is None for end in extent):  # `in` looks for a name in a row of Spark's
             return self
-        return replace(self, bounds=tuple(zip(self._ordered, extent[::2], extent[1::2], strict=True)))
+        return replace(self, bounds=tuple(zip(self.ordered, extent[::2], extent[1::2], strict=True)))
 
     def places(self, version: int) -> str:
         """The query for the rows of the mirror, at a version of its log, whose keys have changed.
 
         `path` is that of a row's file, and `row` its place in it. Spark hashes the changed keys, and passes the mirror
-        by them unsorted: sorting it would take more memory than there is. If the changes are few, each task has all of
-        their keys, so that the mirror isn't divided by its keys first.
+        by them unsorted: sorting it would take more memory than there is.
         """
-        few = self.changes is not None and self.changes <= MOST_BROADCAST
-        join = "BROADCAST" if few else "SHUFFLE_HASH"
-        return f"""SELECT /*+ {join}({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
+        return f"""SELECT /*+ SHUFFLE_HASH({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
 FROM {self._mirror(version)} AS {_M} LEFT SEMI JOIN (
-  {self.keys()}
+  SELECT DISTINCT * FROM ({self.keys()})
 ) AS {_C} ON {self._same}"""
 
     def keys(self) -> str:
-        """The query for the keys that have changed."""
+        """The query for the keys that have changed, some of them more than once."""
         key = ", ".join(map(quoted, self.schema.key_names))
-        return f"SELECT DISTINCT {key} FROM {self._changelog} WHERE {self._where}"
+        return f"SELECT {key} FROM {self._changelog} WHERE {self._where}"
 
     def rows(self, version: int) -> str:
         """The query for the rows that these keys have now, over the mirror at a version of its log."""
@@ -117,8 +123,8 @@ ON {self._same}
 {_clauses(self.schema, self.reached)}"""
 
     @property
-    def _ordered(self) -> tuple[str, ...]:
-        """The parts of the key that have the same order in Spark."""
+    def ordered(self) -> tuple[str, ...]:
+        """Returns the parts of the key that have the same order in Spark."""
         return ordered_key(self.schema)
 
     @property

@@ -5,11 +5,12 @@ import json
 import random
 import shutil
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal as Exact
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
-from actors.lake import table_commits
+from actors.lake import delta_table
 from actors.lake.delta_table import DeltaTable, is_conflict
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
@@ -78,6 +79,7 @@ class Delivery:
         self.types: tuple[LakeTypeRule, ...] = ()
         self.root = str(directory / "lake")
         self.history = History(directory / "journal")
+        self.few: Iterator[bool] = cycle((True, False))
         self.segment = 0
         self.begin()
 
@@ -123,8 +125,14 @@ class Delivery:
         found = self.lake.find(id_)
         assert found.schema is not None
         assert found.generation is not None
+        # Whether the changes are few enough to look for their keys without Spark: in turns.
+        changes = found.pending if next(self.few) else None
         self.lake.merge(
-            id_, MirrorPosition(found.generation, found.merged, found.partial), self.segment, "position"
+            id_,
+            MirrorPosition(found.generation, found.merged, found.partial),
+            self.segment,
+            "position",
+            changes,
         )
 
     def view(self, table: Table) -> list[Row]:
@@ -492,11 +500,14 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
     assert delivery.lake.find(ORDERS.table).pending == 0
 
 
-@pytest.mark.full
+@pytest.mark.parametrize(
+    ("few", "error"), [(True, FileNotFoundError), pytest.param(False, Py4JJavaError, marks=pytest.mark.full)]
+)
 def test_a_merge_reads_no_file_that_has_none_of_the_keys(
-    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, few: bool, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(table_commits, "FILES_TO_LEAVE_OUT", 1)
+    delivery.few = repeat(few)
+    monkeypatch.setattr(delta_table, "FILES_TO_LEAVE_OUT", 1)
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction(*((orders, "c", (number, "old")) for number in range(1, 4)))
     delivery.deliver()
@@ -509,13 +520,41 @@ def test_a_merge_reads_no_file_that_has_none_of_the_keys(
     delivery.merge(orders)
     delivery.history.transaction((orders, "u", (3, "changed")), (orders, "d", (4, "new")))
     delivery.deliver()
-    with pytest.raises(Py4JJavaError, match=r"\.parquet"):
+    with pytest.raises(error, match=r"\.parquet"):
         delivery.merge(orders)
     for path in old:
         path.with_suffix(".aside").rename(path)
     delivery.merge(orders)
     assert delivery.lake.find(ORDERS.table).pending == 0
     assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
+
+
+def test_deletion_vectors_grow_merge_by_merge_and_a_file_without_rows_goes(delivery: Delivery) -> None:
+    """By few changes: their keys are looked up here, and Delta stores the vectors. Its own readers check them."""
+    delivery.few = repeat(True)
+    users = delivery.history.table(USERS)
+    days = [None, dt.date(2024, 1, 1)]
+    keys = [(day, name) for name in ("a", "A", "b ") for day in days]
+    delivery.history.transaction(*((users, "c", (*key, 0)) for key in keys))
+    delivery.deliver()
+    delivery.merge(users)
+    mirror = DeltaTable(delivery.spark.session, location(delivery.root, USERS.table, Tier.MIRROR))
+    hidden = []
+    for number, key in enumerate(keys, 1):
+        delivery.history.transaction((users, "u", (*key, number)))
+        if number == 4:
+            delivery.history.transaction((users, "d", (*keys[0], 1)), (users, "c", (*keys[0], 9)))
+        delivery.deliver()
+        delivery.merge(users)
+        assert rows(delivery.tier(users, Tier.MIRROR)) == delivery.view(users) == expected(users)
+        size = mirror.size()
+        assert size is not None
+        hidden.append(size.hidden)
+    assert hidden == [1, 2, 3, 4, 5, 0]
+    # Each merge has brought a file. The first file has lost all of its six rows, and the second its only one.
+    frame = delivery.spark.session.sql(f"DESCRIBE DETAIL delta.`{mirror.path}`").first()
+    assert frame is not None
+    assert frame["numFiles"] == 5
 
 
 @pytest.mark.full
@@ -622,7 +661,8 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     def told(self: DeltaTable, application: str, version: int) -> None:
         """It has looked at a mirror that isn't swapped yet when it is."""
         tries.append(version)
-        self.append(swapped, application, range(version, version + 1), {}, NO_REPORT)
+        alone = range(version, version + 1)
+        self._append_by_delta(self._log(), swapped, application, alone, {application: version}, NO_REPORT)
 
     def swapped(*_: object) -> Sequence[str]:
         if len(tries) == 1:

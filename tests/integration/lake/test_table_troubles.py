@@ -17,8 +17,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
-from actors.lake import file_placement, spark_session
+from actors.lake import spark_session
 from actors.lake.delta_table import LakeTable
+from actors.lake.files import file_placement
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view

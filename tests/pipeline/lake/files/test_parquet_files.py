@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import changes_schema
-from pipeline.lake.files.parquet_files import Bounds, Day, Link, Rewrite, Stored, add, fit, stats
+from pipeline.lake.files.parquet_files import Bounds, Day, Link, Rewrite, Stored, add, fit, stats, wide_stats
 from pipeline.lake.tables import Tier, columns, spark_type
 from pipeline.schema.table_schema import TableSchema
 from tests.pipeline.strategies import table_schemas
@@ -156,3 +156,24 @@ def test_the_parts_of_a_struct_have_their_own_names_in_files() -> None:
         ("col-2", b"2"),
         ("col-3", b"3"),
     ]
+
+
+def test_bounds_get_wide_as_they_are_written_and_only_counts_of_nulls_change() -> None:
+    """The exact digits of a bound stay, which no float holds; by the rule of Delta's `updateStatsToWideBounds`."""
+    told = (
+        '{"numRecords": 10, "minValues": {"n": 1, "d": 12345678901234567890.125, "s": "a\\"}"},'
+        ' "nullCount": {"n": 0, "d": 7, "p": {"all": 7, "some": 3}}, "tightBounds": true}'
+    )
+    wide = wide_stats(told, hidden=3)
+    assert '"d": 12345678901234567890.125, "s": "a\\"}"' in wide
+    said = json.loads(wide)
+    assert said["nullCount"] == {"n": 0, "d": 10, "p": {"all": 10, "some": 3}}
+    assert said["tightBounds"] is False
+    assert said["numRecords"] == 10
+    # Once they are wide, the numbers of nulls tell of all rows already.
+    assert json.loads(wide_stats(wide, hidden=5)) == said
+    assert json.loads(wide_stats('{"numRecords":2}', 0)) == {
+        "numRecords": 2,
+        "nullCount": {},
+        "tightBounds": False,
+    }

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Row
 
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.mirrors.merge import MOST_BROADCAST, Merge, pending_sql
+from pipeline.lake.mirrors.merge import FEW_CHANGES, Merge, pending_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
 
@@ -39,13 +39,9 @@ def test_only_the_changes_between_two_segments_are_merged() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("changes", "join"),
-    [(None, "SHUFFLE_HASH"), (MOST_BROADCAST, "BROADCAST"), (MOST_BROADCAST + 1, "SHUFFLE_HASH")],
-)
-def test_each_task_has_all_changed_keys_if_they_are_few(changes: int | None, join: str) -> None:
-    merge = Merge("lake", DAYS, MirrorPosition(7, 3), 5, changes)
-    assert merge.places(3).startswith(f"SELECT /*+ {join}(`changed `) */")
+@pytest.mark.parametrize(("changes", "few"), [(None, False), (FEW_CHANGES, True), (FEW_CHANGES + 1, False)])
+def test_changes_are_few_if_they_are_known_to_be(changes: int | None, few: bool) -> None:
+    assert Merge("lake", DAYS, MirrorPosition(7, 3), 5, changes).few is few
 
 
 def test_the_mirror_is_read_at_the_version_that_the_transaction_has() -> None:

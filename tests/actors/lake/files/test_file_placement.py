@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.lake import file_placement
-from actors.lake.file_placement import LakeFiles
+from actors.lake.files import file_placement
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.runtime.filesystem import list_folder
 from pipeline.errors import Definite, InvariantBroken, Transient

@@ -1,0 +1,99 @@
+"""Finds the rows of a mirror whose keys have changed, among columns that were read from one of its files.
+
+Spark finds them by a join that passes each row of the mirror through a plan of its own. That takes seconds for ten
+million rows, however few keys have changed. If these fit into memory, one pass over the columns of the key is enough:
+each value is looked up among the changed values, and most rows are left out by the first part of their key.
+
+A key of several parts becomes one number, part by part. Let p be the number of different beginnings of changed keys up
+to a part, numbered in their order. A row whose beginning has number b, and whose next part is the v-th of that part's w
+values, has the beginning b * w + v. It is looked up among the changed ones, which gives its number among them. So each
+number stays below the number of changed keys times w, and fits into 64 bits for fewer than 2^31 of either.
+
+Values are equal as they are for Spark: bytes by bytes, null to null, and zero whatever its sign.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the key: its changed `values`, each once, and the sorted `beginnings` of the keys up to it."""
+
+    values: pa.Array
+    beginnings: NDArray[np.int64]
+    # The values in their order, if statistics of files have the same.
+    ordered: NDArray[Any] | None
+
+
+class ChangedKeys:
+    """The keys that have changed: the columns of their parts, by the names that these have in the mirror's files.
+
+    `ordered`: which of them are integers.
+    """
+
+    def __init__(self, columns: Mapping[str, pa.ChunkedArray], ordered: Container[str]) -> None:
+        self._parts: dict[str, _Part] = {}
+        numbers = np.zeros(len(next(iter(columns.values()))), np.int64)
+        for name, column in columns.items():
+            whole = _normal(column)
+            values = whole.unique()
+            found = pc.index_in(whole, value_set=values).to_numpy()
+            beginnings, numbers = np.unique(numbers * len(values) + found, return_inverse=True)
+            self._parts[name] = _Part(values, beginnings, _sorted(values) if name in ordered else None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Returns the names of the key's parts in the mirror's files."""
+        return tuple(self._parts)
+
+    def rows(self, columns: Sequence[pa.Array]) -> NDArray[np.int64]:
+        """Returns the places, in order, at which these columns have a changed key."""
+        places = np.arange(len(columns[0]))
+        numbers = np.zeros(len(places), np.int64)
+        for part, column in zip(self._parts.values(), columns, strict=True):
+            taken = column if len(places) == len(column) else column.take(pa.array(places))
+            found = pc.index_in(_normal(taken.cast(part.values.type)), value_set=part.values)
+            known = found.is_valid().to_numpy(zero_copy_only=False)
+            beginnings = numbers[known] * len(part.values) + found.drop_null().to_numpy()
+            at = np.searchsorted(part.beginnings, beginnings)
+            at[at == len(part.beginnings)] = 0
+            same = part.beginnings[at] == beginnings
+            places, numbers = places[known][same], at[same]
+        return places
+
+    def may_be_in(self, statistics: Mapping[str, Any]) -> bool:
+        """Returns whether a file may have a changed key, by its statistics as Delta's log has them.
+
+        Integers have one order in MySQL, in Spark and in Delta's statistics.
+        """
+        least, most = statistics.get("minValues", {}), statistics.get("maxValues", {})
+        for name, part in self._parts.items():
+            low, high = least.get(name), most.get(name)
+            if part.ordered is None or not isinstance(low, int) or not isinstance(high, int):
+                continue
+            number = part.ordered.dtype.type  # numpy would compare an int and a uint64 as floats
+            first = np.searchsorted(part.ordered, number(low))
+            if first == np.searchsorted(part.ordered, number(high), "right"):
+                return False
+        return True
+
+
+def _normal(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns a column in one piece, in which equal values have equal bytes."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+
+
+def _sorted(values: pa.Array) -> NDArray[Any]:
+    """Returns integers in their order. Spark has a BIGINT UNSIGNED as a DECIMAL."""
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.uint64())
+    return np.sort(values.to_numpy())

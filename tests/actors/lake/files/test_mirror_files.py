@@ -1,0 +1,63 @@
+"""Rows of a mirror's files are found by their numbers from the file's beginning."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.lake.files import mirror_files
+from actors.lake.files.mirror_files import changed_rows, count_rows
+from pipeline.errors import Definite
+from pipeline.lake.files.parquet_files import Bounds, stats
+from pipeline.lake.mirrors.changed_keys import ChangedKeys
+
+
+def changed(*numbers: int, name: str = "id") -> ChangedKeys:
+    return ChangedKeys({name: pa.chunked_array([pa.array(numbers, pa.int64())])}, {name})
+
+
+def written(folder: Path, name: str, column: str = "id", rows: int = 1000) -> None:
+    """A file with the numbers from 0 on, backwards, in row groups of a hundred."""
+    numbers = pa.array(np.arange(rows)[::-1], pa.int32())
+    pq.write_table(pa.table({"note": numbers.cast(pa.string()), column: numbers}), folder / name, 100)
+
+
+def test_places_count_from_the_beginning_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror_files, "_ROWS_AT_ONCE", 64)
+    written(tmp_path, "a b%.parquet")
+    file = {"path": "a%20b%25.parquet"}
+    found = changed_rows(str(tmp_path), file, changed(0, 998, 500, 2000))
+    assert found.tolist() == [1, 499, 999]
+    assert not len(changed_rows(str(tmp_path), file, changed(-1)))
+
+
+def test_an_absolute_path_is_read_where_it_leads(tmp_path: Path) -> None:
+    written(tmp_path, "there.parquet")
+    for path in (f"{tmp_path}/there.parquet", f"file:{tmp_path}/there.parquet"):
+        assert changed_rows("/nowhere", {"path": path}, changed(999)).tolist() == [0]
+
+
+def test_a_file_whose_bounds_have_no_changed_key_is_not_read(tmp_path: Path) -> None:
+    file: dict[str, Any] = {"path": "gone.parquet", "stats": stats(9, [Bounds("id", 3, 8, 0)])}
+    assert not len(changed_rows(str(tmp_path), file, changed(1, 9)))
+    with pytest.raises(FileNotFoundError):
+        changed_rows(str(tmp_path), file, changed(1, 4))
+
+
+def test_a_column_that_was_renamed_in_case_alone_is_read(tmp_path: Path) -> None:
+    written(tmp_path, "old.parquet", column="ID")
+    assert changed_rows(str(tmp_path), {"path": "old.parquet"}, changed(999)).tolist() == [0]
+
+
+def test_a_file_without_a_part_of_the_key_is_named(tmp_path: Path) -> None:
+    written(tmp_path, "odd.parquet")
+    with pytest.raises(Definite, match=r"odd\.parquet has no column number, which is a part of the key"):
+        changed_rows(str(tmp_path), {"path": "odd.parquet"}, changed(1, name="number"))
+
+
+def test_a_file_without_statistics_still_has_its_number_of_rows(tmp_path: Path) -> None:
+    written(tmp_path, "plain.parquet", rows=7)
+    assert count_rows(str(tmp_path), {"path": "plain.parquet"}) == '{"numRecords": 7}'

@@ -1,0 +1,20 @@
+"""The bytes are those of the format's specification; Delta reads them in tests/integration/lake/test_lake.py."""
+
+import struct
+
+import numpy as np
+
+from pipeline.lake.mirrors.deletion_vector import vector_bytes
+
+
+def test_few_places_are_listed_by_their_lower_bits_behind_the_upper_ones() -> None:
+    places = np.array([3, 70_000, (1 << 32) + 1])
+    expected = struct.pack("<Iq", 1681511377, 2)
+    # Of 32 bits: no runs (12346), the containers' upper 16 bits with their sizes less one, their offsets, their values.
+    expected += struct.pack("<I II HHHH II H H", 0, 12346, 2, 0, 0, 1, 0, 24, 26, 3, 70_000 - 65_536)
+    expected += struct.pack("<I II HH I H", 1, 12346, 1, 0, 0, 16, 1)
+    assert vector_bytes(places) == expected
+
+
+def test_no_place_is_no_bitmap() -> None:
+    assert vector_bytes(np.zeros(0, np.int64)) == struct.pack("<Iq", 1681511377, 0)
