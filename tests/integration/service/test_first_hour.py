@@ -142,7 +142,7 @@ tidemark run shop.toml &
 service=$!
 until [ -e ran ]; do sleep 0.1; done
 [ "$(head -1 ran)" = $service ] && echo "its container"
-kill $service
+kill $service "$(head -1 ran)" || true
 cat venv/passwd
 """
     environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
