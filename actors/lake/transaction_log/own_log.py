@@ -7,7 +7,8 @@
 - Delta's own store for local disks looks whether the name is free, and renames a file to it a moment later. Delta holds
   a lock of the table for all of that. So the name is given under the same lock. A JVM that isn't ours has a lock of its
   own, and must not commit at the same moment: it may rename its file to the name that was just given. So each commit of
-  this process's own is looked at once more before the next one. If it has become another one, that is an error.
+  this process's own is looked at once more before the next one. If it has become another one, that is an error. A file
+  beside the log remembers it, until somebody removes the table's folder.
 - Who knows a version finds the newest one by its successors' names. If the known version's commit isn't the same file
   any more, others have cleaned the log, and an old version's name may be free again. So then the folder is listed.
 - The checksum appears after the commit. Delta takes one that is missing or torn for none.
@@ -23,7 +24,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
@@ -32,7 +33,7 @@ from pyarrow import fs
 
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.transaction_log.delta_log import COMMIT, LOG, newest_checkpoint
-from actors.runtime.filesystem import NO_LINK, TEMPORARY, sync, whole_file
+from actors.runtime.filesystem import NO_LINK, TEMPORARY, put_file, sync, whole_file
 from pipeline.errors import Transient
 from pipeline.lake.files.delta_commit import (
     BlindAppend,
@@ -58,6 +59,9 @@ from pipeline.lake.maintenance import TableSize
 
 # How the name of a checkpoint of any kind begins.
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.")
+
+# In a table's folder: has the version that another writer has written over. VACUUM passes over names with a `_`.
+_MARKER = "_tidemark_overwritten"
 
 _OVERWRITTEN = (
     "another Spark has written over version {version} of {folder}, and what that version had is lost; let no other "
@@ -96,12 +100,13 @@ class OwnLog:
     def version(self) -> int | None:
         """Returns the newest version; -1 if there is no table, None if its log isn't on a disk, or has no commits.
 
-        Raises Transient if another writer has written over the last commit of this process.
+        Raises Transient if another writer has written over a commit of this process, or of one before it that saw so.
         """
         if self._folder is None:
             return None
         known = self._known
         if known.version < 0 or not self._is_there(known):
+            self._refuse_overwritten()
             names = self._names()
             newest = max((int(found[1]) for found in map(COMMIT.fullmatch, names) if found), default=-1)
             if newest < 0 and any(map(_CHECKPOINT.match, names)):
@@ -138,14 +143,16 @@ class OwnLog:
         """Commits after `end`, and returns the version; None if this filesystem has no links. `lock`: of the table, in
         the JVM.
 
-        Raises Conflict if another writer's commit hinders it, and OSError if the filesystem does.
+        Raises Conflict if another writer's commit hinders it, OSError if the filesystem does, and Transient as
+        `version`.
         """
         text = commit_text(append, end.version)
-        version = self._committed(text, end, application, lock)
-        if version is not None:
-            before = end if version == end.version + 1 else self._checked(version - 1)
-            self._reached(version, text, None if before is None else following(before, append))
-        return version
+        made = self._committed(text, end, application, lock)
+        if made is None:
+            return None
+        before = end if made.version == end.version + 1 else self._checked(made.version - 1)
+        self._reached(made, None if before is None else following(before, append))
+        return made.version
 
     def alter(
         self, end: LogEnd, schema: str, properties: Mapping[str, str], stamp: CommitStamp, lock: CommitLock
@@ -157,11 +164,11 @@ class OwnLog:
         if not takes_alter(end, properties):
             return None
         after = altered(end, schema, properties, stamp)
-        text = alter_text(after, properties, stamp)
-        version = self._committed(text, end, None, lock)
-        if version is not None:
-            self._reached(version, text, after if version == after.version else None)
-        return version
+        made = self._committed(alter_text(after, properties, stamp), end, None, lock)
+        if made is None:
+            return None
+        self._reached(made, after if made.version == after.version else None)
+        return made.version
 
     def create(self, table: NewTable, stamp: CommitStamp) -> bool:
         """Makes the table. Returns False if Delta has to do it, or if there is one."""
@@ -171,15 +178,17 @@ class OwnLog:
         first = created(table, stamp)
         text = creation_text(first, table, stamp)
         with self._written(text) as written:
+            made = _made(first.version, written, text)
             if not self._named(written, first.version, nullcontext):
                 return False
-        self._reached(first.version, text, first)
+        self._reached(made, first)
         return True
 
-    def _committed(self, text: str, end: LogEnd, application: str | None, lock: CommitLock) -> int | None:
+    def _committed(self, text: str, end: LogEnd, application: str | None, lock: CommitLock) -> _Known | None:
         """Makes a text the next commit after `end` that is free, unless those between hinder it."""
         version = end.version + 1
         with self._written(text) as written:
+            made = _made(version, written, text)
             while not (named := self._named(written, version, lock)):
                 if named is None:
                     return None
@@ -187,7 +196,7 @@ class OwnLog:
                     if why := hindrance(other, application):
                         raise Conflict(f"{why}, in version {version} of {self._folder}")
                 version += 1
-        return version
+        return replace(made, version=version)
 
     def _is_there(self, known: _Known) -> bool:
         """Returns whether a known version's commit is the same file. Raises Transient if it was made here and has
@@ -198,14 +207,28 @@ class OwnLog:
         if known.digest is not None:
             with suppress(FileNotFoundError):
                 if sha256(Path(path).read_bytes()).digest() != known.digest:
+                    self._mark_overwritten(known.version)
                     raise Transient(_OVERWRITTEN.format(version=known.version, folder=self._folder))
         return False
 
-    def _reached(self, version: int, text: str, end: LogEnd | None) -> None:
-        """Remembers a version that was made here, and writes its checksum if that is known."""
+    def _mark_overwritten(self, version: int) -> None:
+        """Lets each later process know of it, if the filesystem takes that."""
+        with suppress(OSError):
+            put_file(self._marker(), str(version).encode())
+
+    def _refuse_overwritten(self) -> None:
+        """Raises Transient if an earlier process saw that a version was written over."""
+        with suppress(FileNotFoundError):
+            raise Transient(_OVERWRITTEN.format(version=self._marker().read_text(), folder=self._folder))
+
+    def _reached(self, made: _Known, end: LogEnd | None) -> None:
+        """Remembers a version that was made here, and writes its checksum if that is known.
+
+        Raises Transient if it was written over, or the version before it.
+        """
         self._is_there(self._known)  # it may have been written over since this append began
-        self._known = _Known(version, _identity(self._commit(version)), sha256(text.encode()).digest())
-        if end is not None:
+        self._known = made
+        if self._is_there(made) and end is not None:
             self._put_checksum(end)
 
     def _make_folder(self) -> None:
@@ -271,6 +294,10 @@ class OwnLog:
         identity = _identity(path)
         self._sums = None if identity is None else (identity, end)
 
+    def _marker(self) -> Path:
+        assert self._folder is not None
+        return self._folder.parent / _MARKER
+
     def _beside(self) -> Path:
         """Returns the path of a file that isn't there yet. VACUUM knows none of its name."""
         assert self._folder is not None
@@ -281,6 +308,11 @@ class OwnLog:
 
     def _checksum(self, version: int) -> str:
         return f"{self._log}/{version:020}.crc"
+
+
+def _made(version: int, written: Path, text: str) -> _Known:
+    """Returns the version that a file becomes by its link. Another writer's may take its name right after that."""
+    return _Known(version, _identity(str(written)), sha256(text.encode()).digest())
 
 
 def _identity(path: str) -> tuple[int, int] | None:

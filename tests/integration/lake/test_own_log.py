@@ -22,6 +22,7 @@ from actors.lake.spark_session import Spark
 from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.transaction_log.own_log import OwnLog
+from actors.runtime.filesystem import sync
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import unchanged_plan
 from pipeline.lake.files import parquet_files
@@ -399,6 +400,45 @@ def test_a_commit_that_is_written_over_during_the_next_append_is_missed(written:
 
     with pytest.raises(Transient, match="has written over version 1 of "):
         written.table.append(placed, "us", range(2, 3), {}, "{}")
+
+
+def test_a_commit_that_is_written_over_as_it_gets_its_name_is_missed(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other JVM has seen the version free, so it renames its file within milliseconds."""
+    written.create()
+    written.append(1, 1)
+
+    def late(path: str | os.PathLike[str]) -> None:
+        written_over(written, 2)
+        sync(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(own_log, "sync", late)
+        with pytest.raises(Transient, match="has written over version 2 of "):
+            written.append(2, 2)
+    assert not (written.log / f"{2:020}.crc").exists(), "no checksum of ours beside it"
+    with pytest.raises(Transient, match="has written over version 2 of "):
+        written.table.version()
+
+
+def test_that_a_commit_was_written_over_is_remembered_until_the_folder_is_removed(written: Written) -> None:
+    """The rows are gone from the journal, so a later process must not continue without them."""
+    written.create()
+    written.append(1, 1)
+    written_over(written, 1)
+    with pytest.raises(Transient):
+        written.table.version()
+    old = time.time() - 10 * 24 * 3600
+    for path in written.folder.iterdir():
+        os.utime(path, (old, old))
+    written.sql(f"VACUUM {written.name}")
+    later = DeltaTable(written.session, str(written.folder))
+    for call in (later.version, later.snapshot):
+        with pytest.raises(Transient, match=r"has written over version 1 of .* remove the table's folder"):
+            call()
+    shutil.rmtree(written.folder)
+    assert later.snapshot() is None
 
 
 def test_on_a_filesystem_without_links_delta_commits(
