@@ -107,8 +107,13 @@ def step(state: State, fact: Fact, now: float) -> tuple[State, tuple[Order, ...]
 
 
 def _see(state: State, troubles: tuple[Trouble, ...], down: Mapping[str, str], now: float) -> State:
-    spells = {name: spell for name, spell in state.down.items() if now - spell[1] < DOWN_S}
-    spells |= {name: (min(now, spells.get(name, (now, now))[0]), now) for name in down}
+    # No look was later than this one, unless the clock was set back.
+    spells = {
+        name: (min(since, now), min(last, now))
+        for name, (since, last) in state.down.items()
+        if now - last < DOWN_S
+    }
+    spells |= {name: (spells.get(name, (now, now))[0], now) for name in down}
     lasting = (
         Trouble(AlertKind.PART_DOWN, name, name, reason)
         for name, reason in down.items()
@@ -116,7 +121,7 @@ def _see(state: State, troubles: tuple[Trouble, ...], down: Mapping[str, str], n
     )
     found = (*troubles, *lasting)
     new = {each.key: Alert(each, now) for each in found if each.key not in state.seen}
-    seen = {key: at for key, at in state.seen.items() if now - at < GONE_S} | {
+    seen = {key: min(at, now) for key, at in state.seen.items() if now - at < GONE_S} | {
         each.key: now for each in found
     }
     return replace(state, seen=seen, waiting=(*state.waiting, *new.values()), down=spells)

@@ -130,6 +130,18 @@ def test_a_clock_that_is_set_back_holds_no_alert_up() -> None:
     assert story.posted[-1].trouble.subject == "lake"
 
 
+def test_what_stops_again_after_the_clock_was_set_back_is_posted_again() -> None:
+    """It was seen at a time that comes once more."""
+    story = Story()
+    story.seen(STOPPED, down=["lake"])
+    story.seen(seconds=-10_000.0)
+    story.seen(seconds=GONE_S)
+    story.seen(STOPPED, seconds=9_000.0, down=["lake"])
+    assert [alert.trouble for alert in story.posted] == [STOPPED, STOPPED]
+    story.seen(STOPPED, seconds=DOWN_S - 1, down=["lake"])
+    assert len(story.posted) == 2, "the lake was well in between"
+
+
 def test_an_attempt_that_was_broken_off_is_made_again() -> None:
     state, orders = alerts.step(State(), StatusSeen((STOPPED,), {}), 1.0)
     assert [type(order) for order in orders] == [KeepAlerts, PostAlert]
