@@ -34,13 +34,12 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 from uuid import uuid4
 
-import numpy as np
-from numpy.typing import NDArray
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.file_placement import naming_table
-from actors.lake.files.mirror_files import changed_rows, count_rows
+from actors.lake.files.mirror_files import MirrorFiles
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.lake.transaction_log.own_log import OwnLog
@@ -403,19 +402,37 @@ class DeltaTable:
         This process looks for the keys in the files while Spark writes.
         """
         transaction.readWholeTable()
-        with ThreadPoolExecutor(1, "changed-keys") as beside:
+        mirror, marked = MirrorFiles(self.path), self._classes.no_actions
+        beside = ThreadPoolExecutor(1, "changed-keys")
+        try:
             looked_up = [
-                (file, beside.submit(changed_rows, self.path, file, keys))
-                for file in self._files(transaction)
+                (file, beside.submit(mirror.changed_rows, file, keys)) for file in self._files(transaction)
             ]
             added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
-            found = [(file, places.result()) for file, places in looked_up]
-        touched = [(file, places) for file, places in found if len(places)]
-        marked = self._classes.no_actions
-        for (file, _), vector in zip(touched, self._store_vectors(transaction, touched), strict=True):
-            for action in self._marked(file, vector):
+            found = []
+            for file, places in looked_up:
+                self._classes.set_active_session(self._session)  # which fails once the JVM has ended
+                if changed := self._shown(mirror, file, places.result()):
+                    found.append((file, changed))
+        finally:
+            beside.shutdown(cancel_futures=True)
+        for (file, _), vector in zip(found, self._store_vectors(transaction, found), strict=True):
+            for action in self._marked(mirror, file, vector):
                 marked = marked.appended(action)
         return marked, added
+
+    def _shown(self, mirror: MirrorFiles, file: Mapping[str, Any], places: BitMap64) -> BitMap64:
+        """Returns those of the places in a file that no deletion vector hides.
+
+        If a vector has a form that isn't read here, its places are among them, and Delta adds nothing for them.
+        """
+        told = file.get("deletionVector")
+        if not places or told is None or "offset" not in told:
+            return places
+        table = self._jvm.org.apache.hadoop.fs.Path(self.path)
+        path = self._add_file(file).deletionVector().absolutePath(table).toUri().toString()
+        hidden = mirror.hidden_rows(path, told["offset"], told["sizeInBytes"])
+        return places if hidden is None else places - hidden
 
     def _files(self, transaction: Any) -> list[dict[str, Any]]:
         """Returns the actions that have added the files of a transaction's table."""
@@ -427,7 +444,7 @@ class DeltaTable:
         return list(map(json.loads, filter(None, text.split("\n"))))
 
     def _store_vectors(
-        self, transaction: Any, found: Sequence[tuple[Mapping[str, Any], NDArray[np.int64]]]
+        self, transaction: Any, found: Sequence[tuple[Mapping[str, Any], BitMap64]]
     ) -> list[Any]:
         """Stores deletion vectors that hide these rows of the files, and those that the present ones hide. Returns
         what the log says of them."""
@@ -446,20 +463,20 @@ class DeltaTable:
         )
         return [result.deletionVector() for result in _each(store.apply(datas.iterator()).toSeq())]
 
-    def _marked(self, file: Mapping[str, Any], vector: Any) -> list[Any]:
+    def _marked(self, mirror: MirrorFiles, file: Mapping[str, Any], vector: Any) -> list[Any]:
         """Returns the actions that give a file this deletion vector. A file without a row left goes."""
-        before = (file.get("deletionVector") or {}).get("cardinality", 0)
-        if vector.cardinality() == before:
+        hidden = (file.get("deletionVector") or {}).get("cardinality", 0)
+        rows = mirror.count_rows(file)
+        if vector.cardinality() == hidden:
             return []
-        present = self._add_file(file)
-        rows = present.numLogicalRecords()
-        if rows.isDefined() and vector.cardinality() - before == rows.get():
-            return [present.removeWithTimestamp(int(time.time() * 1000), True)]
-        known = file.get("stats") or count_rows(self.path, file)
-        changed = self._add_file({**file, "stats": wide_stats(known, before)}).removeRows(vector, False, True)
+        if vector.cardinality() == rows:
+            return [self._add_file(file).removeWithTimestamp(int(time.time() * 1000), True)]
+        statistics = wide_stats(file.get("stats") or "{}", rows, hidden)
+        changed = self._add_file({**file, "stats": statistics}).removeRows(vector, False, True)
         return [changed._1(), changed._2()]  # noqa: SLF001
 
     def _add_file(self, file: Mapping[str, Any]) -> Any:
+        """Returns the action that has added a file, as Delta has it."""
         return self._classes.action(json.dumps({"add": file}))
 
     def _deletions_at(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:

@@ -12,55 +12,74 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from pyarrow import fs
+from pyroaring import BitMap64
 
 from actors.lake.filesystem import lake_filesystem
 from pipeline.errors import Definite
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
+from pipeline.lake.mirrors.deletion_vector import SIZE_BYTES, vector_places
 from pipeline.schema.spelling import fold_name
 
 # So many rows are looked up at once. Each time the changed keys are hashed again.
 _ROWS_AT_ONCE: Final = 1 << 19
 
 
-def changed_rows(root: str, file: Mapping[str, Any], keys: ChangedKeys) -> NDArray[np.int64]:
-    """Returns the places in a file, in order, of the rows whose keys have changed.
+class MirrorFiles:
+    """The files of the lake table at a path. A file is given by the action of Delta's log that adds it.
 
-    `root`: the table's path. `file`: the action of Delta's log that adds the file. Raises OSError if the filesystem
-    does, and Definite if the file has no column for a part of the key.
+    All methods raise OSError if the filesystem does.
     """
-    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    if not keys.may_be_in(json.loads(file.get("stats") or "{}")):
-        return found[0]
-    with _opened(root, file) as parquet:
-        names = _columns(file["path"], parquet.schema_arrow.names, keys.names)
-        before = 0
-        for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
-            found.append(before + keys.rows([batch.column(name) for name in names]))
-            before += batch.num_rows
-    return np.concatenate(found)
 
+    def __init__(self, root: str) -> None:
+        self._filesystem, self._folder = lake_filesystem(root)
 
-def count_rows(root: str, file: Mapping[str, Any]) -> str:
-    """Returns the least that Delta needs of a file's statistics, in JSON, if its writer left them out.
+    def changed_rows(self, file: Mapping[str, Any], keys: ChangedKeys) -> BitMap64:
+        """Returns the places in a file of the rows whose keys have changed.
 
-    Raises as `changed_rows`.
-    """
-    with _opened(root, file) as parquet:
-        return json.dumps({"numRecords": parquet.metadata.num_rows})
+        Raises Definite if the file has no column for a part of the key.
+        """
+        found = BitMap64()
+        if not keys.may_be_in(json.loads(file.get("stats") or "{}")):
+            return found
+        with self._opened(file) as parquet:
+            names = _columns(file["path"], parquet.schema_arrow.names, keys.names)
+            before = 0
+            for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
+                places = before + keys.rows([batch.column(name) for name in names])
+                found |= BitMap64(places.astype(np.uint64))
+                before += batch.num_rows
+        return found
 
+    def count_rows(self, file: Mapping[str, Any]) -> int:
+        """Returns the number of a file's rows, by its statistics if they have it."""
+        said = json.loads(file.get("stats") or "{}").get("numRecords")
+        if said is None:
+            with self._opened(file) as parquet:
+                said = parquet.metadata.num_rows
+        return int(said)
 
-@contextmanager
-def _opened(root: str, file: Mapping[str, Any]) -> Iterator[pq.ParquetFile]:
-    filesystem, path = lake_filesystem(_path_of(root, file["path"]))
-    with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as parquet:
-        yield parquet
+    def hidden_rows(self, path: str, offset: int, size: int) -> BitMap64 | None:
+        """Returns the places that a deletion vector hides; None if it has a form that isn't read here.
 
+        `path`: the file of vectors. `offset`: where the vector's entry begins. `size`: of the vector itself, in bytes.
+        """
+        filesystem, inside = self._located(path)
+        with filesystem.open_input_file(inside) as source:
+            return vector_places(source.read_at(size, offset + SIZE_BYTES))
 
-def _path_of(root: str, path: str) -> str:
-    """Returns a file's path; `path`: as in Delta's log, where it's encoded, and may be an absolute one."""
-    plain = unquote(path)
-    return plain if urlsplit(path).scheme or plain.startswith("/") else f"{root}/{plain}"
+    @contextmanager
+    def _opened(self, file: Mapping[str, Any]) -> Iterator[pq.ParquetFile]:
+        filesystem, path = self._located(file["path"])
+        with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as parquet:
+            yield parquet
+
+    def _located(self, path: str) -> tuple[fs.FileSystem, str]:
+        """`path`: as in Delta's log, where it's encoded, and may be an absolute one."""
+        if urlsplit(path).scheme:
+            return lake_filesystem(path if path.startswith("file:") else unquote(path))
+        plain = unquote(path)
+        return self._filesystem, plain if plain.startswith("/") else f"{self._folder}/{plain}"
 
 
 def _columns(path: str, there: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -164,16 +164,16 @@ def stats(rows: int, said: Iterable[Bounds]) -> str:
     )
 
 
-def wide_stats(told: str, hidden: int) -> str:
-    """Returns a file's statistics for when a deletion vector hides more of its rows; `hidden`: how many it hid before.
+def wide_stats(told: str, rows: int, hidden: int) -> str:
+    """Returns a file's statistics for when a deletion vector hides more of its `rows`; `hidden`: how many were before.
 
     The bounds stay right, but no row need have them any more. For a column of nulls only, the number of nulls becomes
     that of all rows in the file. Any other number but zero tells nothing then.
     """
     # Bounds are copied as they are written: a number with many digits is no float of Python's.
     said = dict(_members(told))
+    said["numRecords"] = str(rows)
     if said.get("tightBounds", "true") == "true":
-        rows = int(said["numRecords"])
         said["nullCount"] = json.dumps(
             _wide_nulls(json.loads(said.get("nullCount", "{}")), rows - hidden, rows)
         )

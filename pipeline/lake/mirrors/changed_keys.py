@@ -12,6 +12,7 @@ number stays below the number of changed keys times w, and fits into 64 bits for
 Values are equal as they are for Spark: bytes by bytes, null to null, and zero whatever its sign.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ class _Part:
     values: pa.Array
     beginnings: NDArray[np.int64]
     # The values in their order, if statistics of files have the same.
-    ordered: NDArray[Any] | None
+    ordered: list[int] | None
 
 
 class ChangedKeys:
@@ -78,9 +79,7 @@ class ChangedKeys:
             low, high = least.get(name), most.get(name)
             if part.ordered is None or not isinstance(low, int) or not isinstance(high, int):
                 continue
-            number = part.ordered.dtype.type  # numpy would compare an int and a uint64 as floats
-            first = np.searchsorted(part.ordered, number(low))
-            if first == np.searchsorted(part.ordered, number(high), "right"):
+            if bisect_left(part.ordered, low) == bisect_right(part.ordered, high):
                 return False
         return True
 
@@ -92,8 +91,6 @@ def _normal(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
-def _sorted(values: pa.Array) -> NDArray[Any]:
-    """Returns integers in their order. Spark has a BIGINT UNSIGNED as a DECIMAL."""
-    if pa.types.is_decimal(values.type):
-        values = values.cast(pa.uint64())
-    return np.sort(values.to_numpy())
+def _sorted(values: pa.Array) -> list[int]:
+    """Returns integers in their order. Spark may have them as decimals, and then they may be negative all the same."""
+    return sorted(map(int, values.to_pylist()))

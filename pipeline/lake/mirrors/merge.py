@@ -29,6 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
+
 from pipeline.lake.live_view import OP, MirrorPosition, Values, last_changes, same_key
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import (
@@ -46,8 +48,10 @@ from pipeline.schema.table_schema import TableId, TableSchema
 
 _M, _C = quoted(MIRROR), quoted(CHANGED)
 
-# The keys of so many changes fit into this process's memory.
+# The keys of so many changes fit into this process's memory, if all values have a fixed size. A text may have 3,072
+# bytes.
 FEW_CHANGES: Final = 500_000
+FEW_WITH_TEXT: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ class Merge:
     @property
     def few(self) -> bool:
         """Returns whether the changes are few enough to look for their keys without Spark."""
-        return self.changes is not None and self.changes <= FEW_CHANGES
+        types = (self.schema.arrow.field(name).type for name in self.schema.key_names)
+        fixed = all(pa.types.is_primitive(each) or pa.types.is_decimal(each) for each in types)
+        return self.changes is not None and self.changes <= (FEW_CHANGES if fixed else FEW_WITH_TEXT)
 
     def extent(self) -> str | None:
         """The query for the row that `within` takes; None if no part of the key has an order."""

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake.exceptions import DeltaProtocolError
 from py4j.protocol import Py4JJavaError
+from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
@@ -41,9 +42,10 @@ from pipeline.errors import Definite
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files import parquet_files
-from pipeline.lake.files.delta_commit import Conflict
+from pipeline.lake.files.delta_commit import Conflict, LogEnd
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
+from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_filter import TableFilter
@@ -555,6 +557,65 @@ def test_deletion_vectors_grow_merge_by_merge_and_a_file_without_rows_goes(deliv
     frame = delivery.spark.session.sql(f"DESCRIBE DETAIL delta.`{mirror.path}`").first()
     assert frame is not None
     assert frame["numFiles"] == 5
+
+
+def test_a_key_that_changes_in_each_merge_has_no_older_vectors_written_again(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of a mirror are listed by Delta here, as those of a large one are."""
+    monkeypatch.setattr(LogEnd, "files", None)
+    delivery.few = repeat(True)
+    orders = delivery.history.table(ORDERS)
+    delivery.history.transaction(*((orders, "c", (number, "\u2028")) for number in range(3)))
+    for number in range(4):
+        delivery.deliver()
+        delivery.merge(orders)
+        delivery.history.transaction((orders, "u", (0, f"{number}")), (orders, "c", (10 + number, "x")))
+    delivery.deliver()
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
+    # The key was hidden once in the first file, and once in the file of each merge but the last.
+    mirror = Path(location(delivery.root, ORDERS.table, Tier.MIRROR))
+    sizes = [path.stat().st_size for path in mirror.glob("deletion_vector_*.bin")]
+    assert sizes == [1 + 4 + len(vector_bytes(BitMap64([0]))) + 4] * 4
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (t.Integer(8, unsigned=True), [Exact(0), Exact(1), Exact(2**64 - 1)]),
+        (t.Integer(2, unsigned=True), [0, 1, 2**16 - 1]),
+        (t.Decimal(30, 4), [Exact("-1.5000"), Exact("0.0000"), Exact("99999999999999999999.0001")]),
+        (TEXT, ["", "a ", "\U0001f600"]),
+        (t.Enum(("a", "b", "A")), ["a", "b", "A"]),
+        (t.Binary(), [b"", b"\0", b"\xff\0"]),
+        (t.Date(), [None, dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+        (
+            t.DateTime(6),
+            [*map(dt.datetime.fromisoformat, ("1000-01-01", "2024-01-01T00:00:00.000001")), None],
+        ),
+        (t.Timestamp(6), [dt.datetime(2024, 1, 1, microsecond=1, tzinfo=dt.UTC), None]),
+        (t.Time(6), [-1, 0, 838 * 3_600_000_000]),
+        (t.Double(), [0.0, -1.5, 1e300]),
+        (t.Bit(1), [False, True]),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_key_of_each_type_is_found_in_files_of_the_journal_and_of_spark(
+    delivery: Delivery, type_: t.ColumnType, values: list[object]
+) -> None:
+    delivery.few = repeat(True)
+    keyed = schema("keyed", Column("n", INT, True), Column("k", type_, False), key=(1,))
+    table = delivery.history.table(keyed, FILLING)
+    table.source = {(value,): (0, value) for value in values}
+    delivery.history.chunk(table, [*table.source])
+    delivery.deliver()
+    table.mirror = READY
+    for number in (1, 2):
+        delivery.history.transaction(*((table, "u", (number, value)) for value in values[:2]))
+        delivery.deliver()
+        delivery.merge(table)
+        assert rows(delivery.tier(table, Tier.MIRROR)) == delivery.view(table) == expected(table)
 
 
 @pytest.mark.full

@@ -7,12 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from actors.lake.files import mirror_files
-from actors.lake.files.mirror_files import changed_rows, count_rows
+from actors.lake.files.mirror_files import MirrorFiles
 from pipeline.errors import Definite
 from pipeline.lake.files.parquet_files import Bounds, stats
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
+from pipeline.lake.mirrors.deletion_vector import vector_bytes
 
 
 def changed(*numbers: int, name: str = "id") -> ChangedKeys:
@@ -29,35 +31,47 @@ def test_places_count_from_the_beginning_of_the_file(tmp_path: Path, monkeypatch
     monkeypatch.setattr(mirror_files, "_ROWS_AT_ONCE", 64)
     written(tmp_path, "a b%.parquet")
     file = {"path": "a%20b%25.parquet"}
-    found = changed_rows(str(tmp_path), file, changed(0, 998, 500, 2000))
-    assert found.tolist() == [1, 499, 999]
-    assert not len(changed_rows(str(tmp_path), file, changed(-1)))
+    files = MirrorFiles(str(tmp_path))
+    assert list(files.changed_rows(file, changed(0, 998, 500, 2000))) == [1, 499, 999]
+    assert not files.changed_rows(file, changed(-1))
 
 
 def test_an_absolute_path_is_read_where_it_leads(tmp_path: Path) -> None:
     written(tmp_path, "there.parquet")
     for path in (f"{tmp_path}/there.parquet", f"file:{tmp_path}/there.parquet"):
-        assert changed_rows("/nowhere", {"path": path}, changed(999)).tolist() == [0]
+        assert list(MirrorFiles("/nowhere").changed_rows({"path": path}, changed(999))) == [0]
 
 
 def test_a_file_whose_bounds_have_no_changed_key_is_not_read(tmp_path: Path) -> None:
     file: dict[str, Any] = {"path": "gone.parquet", "stats": stats(9, [Bounds("id", 3, 8, 0)])}
-    assert not len(changed_rows(str(tmp_path), file, changed(1, 9)))
+    files = MirrorFiles(str(tmp_path))
+    assert not files.changed_rows(file, changed(1, 9))
     with pytest.raises(FileNotFoundError):
-        changed_rows(str(tmp_path), file, changed(1, 4))
+        files.changed_rows(file, changed(1, 4))
 
 
 def test_a_column_that_was_renamed_in_case_alone_is_read(tmp_path: Path) -> None:
     written(tmp_path, "old.parquet", column="ID")
-    assert changed_rows(str(tmp_path), {"path": "old.parquet"}, changed(999)).tolist() == [0]
+    assert list(MirrorFiles(str(tmp_path)).changed_rows({"path": "old.parquet"}, changed(999))) == [0]
 
 
 def test_a_file_without_a_part_of_the_key_is_named(tmp_path: Path) -> None:
     written(tmp_path, "odd.parquet")
     with pytest.raises(Definite, match=r"odd\.parquet has no column number, which is a part of the key"):
-        changed_rows(str(tmp_path), {"path": "odd.parquet"}, changed(1, name="number"))
+        MirrorFiles(str(tmp_path)).changed_rows({"path": "odd.parquet"}, changed(1, name="number"))
 
 
-def test_a_file_without_statistics_still_has_its_number_of_rows(tmp_path: Path) -> None:
+def test_rows_are_counted_by_statistics_or_by_the_file(tmp_path: Path) -> None:
     written(tmp_path, "plain.parquet", rows=7)
-    assert count_rows(str(tmp_path), {"path": "plain.parquet"}) == '{"numRecords": 7}'
+    files = MirrorFiles(str(tmp_path))
+    for told in (None, "{}", stats(7, [])):
+        assert files.count_rows({"path": "plain.parquet", "stats": told}) == 7
+    assert files.count_rows({"path": "gone.parquet", "stats": stats(9, [])}) == 9
+
+
+def test_a_vector_lies_behind_its_size_in_a_file_of_vectors(tmp_path: Path) -> None:
+    vector = vector_bytes(BitMap64([5, 70_000]))
+    (tmp_path / "vectors.bin").write_bytes(b"\x01" + len(vector).to_bytes(4, "big") + vector + b"sum!")
+    files = MirrorFiles(str(tmp_path))
+    assert files.hidden_rows(f"{tmp_path}/vectors.bin", 1, len(vector)) == BitMap64([5, 70_000])
+    assert files.hidden_rows("vectors.bin", 2, len(vector)) is None

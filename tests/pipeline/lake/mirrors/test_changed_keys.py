@@ -93,6 +93,14 @@ def test_a_file_is_read_if_its_bounds_tell_nothing() -> None:
         assert keys.may_be_in(told)
 
 
+def test_a_number_that_was_unsigned_may_be_negative() -> None:
+    """The lake's column stays a decimal, and a file's bounds stay wide."""
+    there = pa.chunked_array([pa.array([Decimal(-1), Decimal(7)], pa.decimal128(20, 0))])
+    keys = ChangedKeys({"id": there}, {"id"})
+    assert keys.may_be_in({"minValues": {"id": -1}, "maxValues": {"id": -1}})
+    assert not keys.may_be_in({"minValues": {"id": -9}, "maxValues": {"id": -2}})
+
+
 def test_bounds_of_the_greatest_numbers_are_compared_exactly() -> None:
     most = 2**64 - 1
     there = pa.chunked_array([pa.array([Decimal(most - 1)], pa.decimal128(20, 0))])

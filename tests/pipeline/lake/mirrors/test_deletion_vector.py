@@ -2,13 +2,15 @@
 
 import struct
 
-import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
 
-from pipeline.lake.mirrors.deletion_vector import vector_bytes
+from pipeline.lake.mirrors.deletion_vector import vector_bytes, vector_places
 
 
 def test_few_places_are_listed_by_their_lower_bits_behind_the_upper_ones() -> None:
-    places = np.array([3, 70_000, (1 << 32) + 1])
+    places = BitMap64([3, 70_000, (1 << 32) + 1])
     expected = struct.pack("<Iq", 1681511377, 2)
     # Of 32 bits: no runs (12346), the containers' upper 16 bits with their sizes less one, their offsets, their values.
     expected += struct.pack("<I II HHHH II H H", 0, 12346, 2, 0, 0, 1, 0, 24, 26, 3, 70_000 - 65_536)
@@ -17,4 +19,13 @@ def test_few_places_are_listed_by_their_lower_bits_behind_the_upper_ones() -> No
 
 
 def test_no_place_is_no_bitmap() -> None:
-    assert vector_bytes(np.zeros(0, np.int64)) == struct.pack("<Iq", 1681511377, 0)
+    assert vector_bytes(BitMap64()) == struct.pack("<Iq", 1681511377, 0)
+
+
+@given(st.sets(st.integers(0, 1 << 40)))
+def test_a_vector_has_the_places_that_it_was_made_of(places: set[int]) -> None:
+    assert vector_places(vector_bytes(BitMap64(places))) == BitMap64(places)
+
+
+def test_a_vector_of_another_form_says_nothing() -> None:
+    assert vector_places(struct.pack("<I", 1681511376) + bytes(8)) is None

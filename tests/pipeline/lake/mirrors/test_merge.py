@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import Row
 
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.mirrors.merge import FEW_CHANGES, Merge, pending_sql
+from pipeline.lake.mirrors.merge import FEW_CHANGES, FEW_WITH_TEXT, Merge, pending_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import Date, Integer
+from pipeline.types.column_types import Date, Integer, Text
 
 DAYS = TableSchema(
     TableId("shop", "days"),
@@ -42,6 +42,12 @@ def test_only_the_changes_between_two_segments_are_merged() -> None:
 @pytest.mark.parametrize(("changes", "few"), [(None, False), (FEW_CHANGES, True), (FEW_CHANGES + 1, False)])
 def test_changes_are_few_if_they_are_known_to_be(changes: int | None, few: bool) -> None:
     assert Merge("lake", DAYS, MirrorPosition(7, 3), 5, changes).few is few
+
+
+def test_of_keys_with_text_fewer_fit_into_memory() -> None:
+    named = replace(DAYS, columns=(DAYS.columns[0], Column("name", Text("utf8mb4"), False)))
+    for changes, few in ((FEW_WITH_TEXT, True), (FEW_WITH_TEXT + 1, False)):
+        assert Merge("lake", named, MirrorPosition(7, 3), 5, changes).few is few
 
 
 def test_the_mirror_is_read_at_the_version_that_the_transaction_has() -> None:
