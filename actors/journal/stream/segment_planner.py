@@ -14,11 +14,14 @@ from pipeline.journal.changes.table_notices import notices_of
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.change_file import ChangeFile
 from pipeline.lake.stream.segment_offset import (
+    MicroBatchBegin,
     SegmentOffset,
     SegmentsGone,
     check_nothing_left_out,
     check_offset,
     check_retained,
+    micro_batch_begin,
+    new_stream,
     place_text,
 )
 from pipeline.lake.stream.segment_plan import (
@@ -102,7 +105,7 @@ class SegmentPlanner:
                 self._begun = after
                 begins = self._options.begins
                 place = None if isinstance(begins, StreamBegin) else begins
-                return SegmentOffset(there.id, after, begins=place)
+                return new_stream(there.id, after, place)
 
     def latest(self) -> SegmentOffset:
         """Returns the end of the journal, or of the stream."""
@@ -131,18 +134,24 @@ class SegmentPlanner:
         self._kept = {segment: each for segment, each in seen.items() if after < segment <= end}
         if end <= after:
             return start
-        return SegmentOffset(there.id, end, self._cut(end), self._begins_after(start, end))
+        batch = MicroBatchBegin(after, start.begins)
+        return SegmentOffset(there.id, end, self._cut(end), self._begins_after(start, end), batch)
 
     def tasks(self, start: SegmentOffset, end: SegmentOffset) -> tuple[tuple[ChangeFile, ...], ...]:
         """Returns the files of each task for the segments after `start` through `end`. Raises as `end` does."""
         for offset in (start, end):
             check_nothing_left_out(offset, self._through)
-        if any(segment not in self._kept for segment in range(start.segment + 1, end.segment + 1)):
+        begin = micro_batch_begin(start, end)
+        if start.is_new:
+            # `begin` has told the journal of the place where the stream would begin now.
+            self._begun = begin.segment
+            self._register(begin.segment)
+        if begin != start or any(n not in self._kept for n in range(begin.segment + 1, end.segment + 1)):
             there = self._there()
-            check_offset(start, there)
+            check_offset(begin, there)
             check_offset(end, there)
         files: list[ChangeFile] = []
-        for each in self._planned(start, end.segment):
+        for each in self._planned(begin, end.segment):
             if each.ends_stream:
                 raise stream_end(each, self._columns)
             files += each.files

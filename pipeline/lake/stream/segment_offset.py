@@ -4,10 +4,14 @@ An offset is a segment of one journal. A transaction is in one segment, so a mic
 depends on two options of the stream. One is `through`, if it left out a part of the segment. By another `through` the
 stream would lack that part, so it is refused. The other is `from`, with which the stream began, until the stream has
 passed that place. So a later `from` leaves out nothing.
+
+Spark keeps where a micro-batch ends, and takes the end of the batch before for its beginning. The first one has none
+before, so Spark asks where a new stream begins: once for the end, once more for the rows, and again after a failure. By
+then `latest` may be elsewhere, or `from` another one. So each offset also has the beginning of its own micro-batch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
@@ -23,39 +27,82 @@ class SegmentsGone(Definite):
 
 
 @dataclass(frozen=True, slots=True)
+class MicroBatchBegin:
+    """A micro-batch begins after this segment; `begins` as a `SegmentOffset` has it there."""
+
+    segment: int
+    begins: int | GtidSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentOffset:
     """Everything of the journal with this id has been read, through this segment.
 
     `through`: the option by which it was read, if that left out a part. `begins`: the place with which the stream
-    began, an SCN or a GTID set, while later segments may have rows of before it. Older offsets have none.
+    began, an SCN or a GTID set, while later segments may have rows of before it. `batch`: where the micro-batch begins
+    that ends here; a new stream's offset is its own beginning. Older offsets have none of these.
     """
 
     journal: str
     segment: int
     through: str | None = None
     begins: int | GtidSet | None = None
+    batch: MicroBatchBegin | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the stream has read nothing before this offset."""
+        return self.batch is not None and self.batch.segment == self.segment
+
+
+def new_stream(journal: str, after: int, begins: int | GtidSet | None) -> SegmentOffset:
+    """Returns the offset of a stream that has read nothing, and begins after a segment."""
+    return SegmentOffset(journal, after, begins=begins, batch=MicroBatchBegin(after, begins))
+
+
+def micro_batch_begin(start: SegmentOffset, end: SegmentOffset) -> SegmentOffset:
+    """Returns where the micro-batch begins that ends with `end`. `start`: where Spark says that it does.
+
+    Raises WrongOffset if an older `end` doesn't have it, and it isn't `start`.
+    """
+    if start == end:
+        return start
+    if end.batch is not None:
+        return replace(start, segment=end.batch.segment, begins=end.batch.begins)
+    if start.journal == end.journal and start.segment > end.segment:
+        raise WrongOffset(
+            f"the first micro-batch ends with segment {end.segment} and isn't completed. By the option from it would "
+            f"begin after segment {start.segment} now, and a checkpoint of an earlier version doesn't say where it "
+            "began. Start it with the from that it had. If that was latest, give it a new checkpoint: the stream has "
+            "completed nothing so far"
+        )
+    return start
 
 
 def to_json(offset: SegmentOffset) -> dict[str, int | str]:
     """Returns the offset as Spark keeps it; `from_json` is the inverse."""
-    cut = {} if offset.through is None else {"through": offset.through}
-    begun = {} if offset.begins is None else {"from": place_text(offset.begins)}
-    return {"journal": offset.journal, "segment": offset.segment, **cut, **begun}
+    value: dict[str, int | str] = {"journal": offset.journal, "segment": offset.segment}
+    if offset.through is not None:
+        value["through"] = offset.through
+    if offset.begins is not None:
+        value["from"] = place_text(offset.begins)
+    if offset.batch is not None:
+        value["batchAfter"] = offset.batch.segment
+        if offset.batch.begins is not None:
+            value["batchFrom"] = place_text(offset.batch.begins)
+    return value
 
 
 def from_json(value: Mapping[str, object]) -> SegmentOffset:
     """Returns the offset. Raises WrongOffset if the checkpoint isn't of this data source."""
-    through, begins = value.get("through"), value.get("from")
     match value:
-        case {"journal": str(journal), "segment": int(segment)} if (
-            segment >= 0 and isinstance(through, str | None) and isinstance(begins, str | None)
-        ):
-            try:
-                return SegmentOffset(journal, segment, through, _place(begins))
-            except MalformedGtid as error:
-                raise _foreign(value) from error
-        case _:
-            raise _foreign(value)
+        case {"journal": str(journal), "segment": int(segment)} if segment >= 0:
+            through, after = value.get("through"), value.get("batchAfter")
+            if isinstance(through, str | None) and isinstance(after, int | None):
+                begins, batch_begins = _place(value, "from"), _place(value, "batchFrom")
+                batch = None if after is None else MicroBatchBegin(after, batch_begins)
+                return SegmentOffset(journal, segment, through, begins, batch)
+    raise _foreign(value)
 
 
 def _foreign(value: Mapping[str, object]) -> WrongOffset:
@@ -70,10 +117,17 @@ def place_text(place: int | GtidSet) -> str:
     return place.on_one_line if isinstance(place, GtidSet) else str(place)
 
 
-def _place(text: str | None) -> int | GtidSet | None:
-    if text is None:
-        return None
-    return int(text) if text.isdecimal() else GtidSet.parse(text)
+def _place(value: Mapping[str, object], name: str) -> int | GtidSet | None:
+    match value.get(name):
+        case None:
+            return None
+        case str(text):
+            try:
+                return int(text) if text.isdecimal() else GtidSet.parse(text)
+            except MalformedGtid as error:
+                raise _foreign(value) from error
+        case _:
+            raise _foreign(value)
 
 
 def check_offset(offset: SegmentOffset, there: RetainedRange) -> int:

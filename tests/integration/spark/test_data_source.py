@@ -4,6 +4,7 @@ The Python processes of Spark import this checkout from the folder in which the 
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,19 +13,41 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
 
-from actors.journal.stream.data_source import TidemarkSource
+from actors.journal.stream.data_source import TidemarkSource, TidemarkStreamReader
 from actors.lake.spark_session import Spark
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Integer, Text
 from tests.actors.http.changes.journals import tapped
 from tests.integration.history import SOURCE, History, Table
+from tests.servers.awaiting import until
 
 INT = Integer(4, unsigned=False)
 ID = Column("id", INT, False)
 ORDERS = TableSchema(TableId("shop", "orders"), (ID, Column("note", Text("utf8mb4"), True)), (0,))
 PAYMENTS = TableSchema(TableId("shop", "payments"), (ID, Column("amount", Decimal(12, 2), True)), (0,))
 FLAG = Column("flag", INT, True)
+
+
+class _LateSource(TidemarkSource):
+    """Waits with the end of the first micro-batch until the journal has another segment than at the beginning."""
+
+    def streamReader(self, schema: StructType) -> TidemarkStreamReader:  # noqa: N802 - Spark's name
+        return _LateReader(super().streamReader(schema), Path(self.options["journal"]).parent / "begun")
+
+
+class _LateReader(TidemarkStreamReader):
+    def __init__(self, reader: TidemarkStreamReader, begun: Path) -> None:
+        super().__init__(reader._planning)
+        self._begun = begun
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int | str]:  # noqa: N802 - Spark's name
+        self._begun.touch()
+        while self.reportLatestOffset()["segment"] == start["segment"]:
+            time.sleep(0.01)  # this is a process of Spark's: only the journal's files tell it
+        return super().latestOffset(start, limit)
 
 
 @dataclass
@@ -111,6 +134,27 @@ def test_each_change_arrives_once(shop: Shop) -> None:
     assert scns == [
         (n, "c", segment, f"{SOURCE}:{n}", n, f"n{n}", None) for n, segment in enumerate(segments, 1)
     ]
+
+
+async def test_a_stream_whose_first_micro_batch_failed_lacks_nothing_after_a_restart(shop: Shop) -> None:
+    """It wants what comes next, and a segment comes between its beginning and the end of its first micro-batch."""
+    shop.spark.session.dataSource.register(_LateSource)
+    shop.seal(1)
+    latest = {"from": "latest"}
+    failing = shop.stream(**latest).where("raise_error('no room') IS NULL")
+    query = (
+        failing.writeStream.format("delta")
+        .option("checkpointLocation", str(shop.folder / "checkpoint"))
+        .start(str(shop.folder / "out"))
+    )
+    await until((shop.folder / "begun").exists, "the stream begins")
+    shop.seal(2, 3)
+    with pytest.raises(StreamingQueryException, match="no room"):
+        query.awaitTermination(60)
+    shop.spark.session.dataSource.register(TidemarkSource)
+    shop.seal(4)
+    assert shop.run(shop.stream(**latest)) == [2, 1]
+    assert shop.arrived() == [(2,), (3,), (4,)]
 
 
 def test_a_stream_that_ended_within_a_segment_says_where_to_read_on(shop: Shop) -> None:

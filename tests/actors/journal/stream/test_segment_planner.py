@@ -13,7 +13,14 @@ from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, WrongOffset, from_json, to_json
+from pipeline.lake.stream.segment_offset import (
+    MicroBatchBegin,
+    SegmentOffset,
+    SegmentsGone,
+    WrongOffset,
+    from_json,
+    to_json,
+)
 from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit, TableRestarted
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption
 from pipeline.lake.stream.stream_places import NotYetSealed
@@ -63,8 +70,9 @@ class House:
         wanted += list(found.schemas[chosen.tables[0]].arrow)
         return SegmentPlanner(chosen, pa.schema(wanted), found.at)
 
-    def at(self, segment: int) -> SegmentOffset:
-        return SegmentOffset(self.id, segment)
+    def at(self, segment: int, after: int | None = None) -> SegmentOffset:
+        """The end of a segment, or of a micro-batch that begins after another one; older offsets don't say."""
+        return SegmentOffset(self.id, segment, batch=None if after is None else MicroBatchBegin(after))
 
     def remove_through(self, segment: int) -> None:
         """Retention removes old segments; a consumer needs the others."""
@@ -88,18 +96,18 @@ def test_a_stream_follows_the_journal(house: House) -> None:
     house.seal(2)
     planner = house.planner()
     begin = planner.begin()
-    assert (begin, planner.latest()) == (house.at(0), house.at(2))
+    assert (begin, planner.latest()) == (house.at(0, 0), house.at(2))
     first = planner.end(begin, NO_LIMIT)
-    assert (first, segments(planner.tasks(begin, first))) == (house.at(2), [1, 2])
+    assert (first, segments(planner.tasks(begin, first))) == (house.at(2, 0), [1, 2])
     assert planner.end(first, NO_LIMIT) == first
     house.seal(3)
     second = planner.end(first, MicroBatchLimit(rows=4))
-    assert (second, segments(planner.tasks(first, second))) == (house.at(4), [3, 4])
+    assert (second, segments(planner.tasks(first, second))) == (house.at(4, 2), [3, 4])
     assert planner.end(second, NO_LIMIT, at_most=4) == second
     # A restart plans the same batch again, and the next one.
     again = house.planner()
     assert segments(again.tasks(first, second)) == [3, 4]
-    assert again.end(second, NO_LIMIT) == house.at(5)
+    assert again.end(second, NO_LIMIT) == house.at(5, 4)
 
 
 def test_the_files_are_the_journals(house: House) -> None:
@@ -132,10 +140,10 @@ def test_a_stream_ends_at_its_place_and_waits_for_it(house: House) -> None:
     house.seal()
     planner = house.planner(through=3)
     first = planner.end(planner.begin(), NO_LIMIT)
-    assert first == house.at(1)
+    assert first == house.at(1, 0)
     house.seal(2)
     assert planner.latest() == house.at(2)
-    assert planner.end(first, NO_LIMIT) == SegmentOffset(house.id, 2, "3")
+    assert planner.end(first, NO_LIMIT) == SegmentOffset(house.id, 2, "3", batch=MicroBatchBegin(1))
 
 
 @pytest.mark.parametrize(
@@ -193,12 +201,62 @@ def test_a_checkpoint_of_before_offsets_had_the_beginning_leaves_nothing_out(hou
     assert [(file.segment, file.choice) for task in tasks for file in task] == [(2, ALL_ROWS), (3, ALL_ROWS)]
 
 
+@pytest.mark.parametrize("other", [StreamBegin.EARLIEST, StreamBegin.LATEST, 4, 9])
+@pytest.mark.parametrize("begins", [StreamBegin.EARLIEST, 4, GtidSet.parse(f"{SOURCE}:1-4")])
+def test_a_first_micro_batch_has_begun_where_it_began_whatever_a_restart_says(
+    house: House, begins: int | GtidSet | StreamBegin, other: int | StreamBegin
+) -> None:
+    """Spark asks where a new stream begins until the first one is completed."""
+    house.seal(3)
+    first = house.planner(begins=begins)
+    begun = first.begin()
+    end = first.end(begun, NO_LIMIT)
+    expected = first.tasks(begun, end)
+    house.seal(3)
+    again = house.planner(begins=other)
+    assert again.tasks(again.begin(), from_json(to_json(end))) == expected
+    assert segments(again.tasks(end, again.end(end, NO_LIMIT))) == [4, 5, 6]
+
+
+def test_a_stream_of_what_comes_next_has_what_came_before_its_first_micro_batch_was_completed(
+    house: House,
+) -> None:
+    """Spark asks twice where it begins, and a segment may come in between. It asks again after a failure."""
+    house.seal()
+    planner = house.planner(begins=StreamBegin.LATEST, consumer="mine")
+    begun = planner.begin()
+    assert planner.end(begun, NO_LIMIT) == begun
+    house.seal(2)
+    assert planner.tasks(planner.begin(), begun) == (), "a micro-batch without rows"
+    end = planner.end(begun, NO_LIMIT)
+    house.seal()
+    assert segments(planner.tasks(planner.begin(), end)) == [2, 3]
+    again = house.planner(begins=StreamBegin.LATEST, consumer="mine")
+    assert segments(again.tasks(again.begin(), end)) == [2, 3]
+    assert house.history.store.consumers.all()["mine"].segment == 1
+    house.history.store.consumers.forget("mine")
+    house.remove_through(3)
+    late = house.planner(begins=StreamBegin.LATEST)
+    with pytest.raises(SegmentsGone, match=r"needs the segments from 2 on"):
+        late.tasks(late.begin(), end)
+
+
+def test_a_first_micro_batch_of_an_earlier_version_is_refused_where_it_would_lack_rows(house: House) -> None:
+    house.seal(4)
+    later = house.planner(begins=StreamBegin.LATEST)
+    with pytest.raises(
+        WrongOffset, match=r"ends with segment 3 .* after segment 4 now, .* the from that it had"
+    ):
+        later.tasks(later.begin(), house.at(3))
+    assert segments(house.planner().tasks(house.planner().begin(), house.at(3))) == [1, 2, 3]
+
+
 def test_a_table_without_changes_costs_no_batches(house: House) -> None:
     house.quiet(3)
     planner = house.planner()
     assert planner.end(house.at(0), NO_LIMIT) == house.at(0)
     house.seal()
-    assert planner.end(house.at(0), NO_LIMIT) == house.at(4)
+    assert planner.end(house.at(0), NO_LIMIT) == house.at(4, 0)
     assert segments(planner.tasks(house.at(0), house.at(4))) == [4]
 
 
@@ -209,12 +267,12 @@ def test_new_columns_end_the_stream_and_a_restart_has_them(house: House) -> None
     house.orders.schema = ADDED
     house.seal()
     first = planner.end(house.at(0), NO_LIMIT)
-    assert first == house.at(1)
+    assert first == house.at(1, 0)
     with pytest.raises(ColumnsChanged, match=r"segment 2 .*column 'flag' \(INT\) came"):
         planner.end(first, NO_LIMIT)
     with pytest.raises(ColumnsChanged):
         planner.tasks(first, house.at(2))
-    assert house.planner().end(first, NO_LIMIT) == house.at(2)
+    assert house.planner().end(first, NO_LIMIT) == house.at(2, 1)
     # With the columns of before, as the option has it, it ends there as well.
     with pytest.raises(ColumnsChanged, match="without schemaSegment"):
         house.planner(columns_at=1).end(first, NO_LIMIT)
@@ -228,9 +286,9 @@ def test_a_column_that_was_dropped_and_came_back_is_another_one(house: House) ->
     house.seal(2)
     with pytest.raises(ColumnsChanged, match=r'was dropped. .*option\("schemaSegment", "1"\)'):
         house.planner().end(house.at(0), MicroBatchLimit(rows=1))
-    assert house.planner().end(house.at(1), NO_LIMIT) == house.at(3)
+    assert house.planner().end(house.at(1), NO_LIMIT) == house.at(3, 1)
     before = house.planner(columns_at=1)
-    assert before.end(house.at(0), NO_LIMIT) == house.at(1)
+    assert before.end(house.at(0), NO_LIMIT) == house.at(1, 0)
     with pytest.raises(ColumnsChanged, match=r"column 'note' was dropped"):
         house.planner(columns_at=1).end(house.at(2), NO_LIMIT)
 
@@ -240,7 +298,7 @@ def test_a_table_that_begins_again_ends_the_stream_until_the_user_knows(house: H
     house.history.stopped[ORDERS.table] = "its rows can't be decoded"
     house.quiet(1)
     planner = house.planner()
-    assert planner.end(house.at(0), NO_LIMIT) == house.at(2)
+    assert planner.end(house.at(0), NO_LIMIT) == house.at(2, 0)
     house.history.stopped.clear()
     house.history.restart(house.orders, ORDERS, Filling)
     house.quiet(1)
@@ -252,19 +310,19 @@ def test_a_table_that_begins_again_ends_the_stream_until_the_user_knows(house: H
     with pytest.raises(TableRestarted):
         house.planner().whole()
     known = house.planner(restarted_through=3)
-    assert known.end(house.at(2), NO_LIMIT) == house.at(4)
+    assert known.end(house.at(2), NO_LIMIT) == house.at(4, 2)
     assert segments(known.tasks(house.at(2), house.at(4))) == [4]
     # A stream of another table doesn't end, nor does one that begins there.
-    assert house.planner(tables=(ITEMS.table,)).end(house.at(2), NO_LIMIT) == house.at(4)
+    assert house.planner(tables=(ITEMS.table,)).end(house.at(2), NO_LIMIT) == house.at(4, 2)
     house.remove_through(2)
     late = house.planner()
-    assert late.end(late.begin(), NO_LIMIT) == house.at(4)
+    assert late.end(late.begin(), NO_LIMIT) == house.at(4, 2)
     with pytest.raises(TableRestarted):
         house.planner().end(house.at(2), NO_LIMIT)
     # A statement that emptied the table is a row of it.
     house.history.restart(house.orders, ORDERS, Ready)
     house.seal()
-    assert known.end(house.at(4), NO_LIMIT) == house.at(5)
+    assert known.end(house.at(4), NO_LIMIT) == house.at(5, 4)
 
 
 def test_segments_that_retention_removed_are_named(house: House) -> None:
@@ -275,8 +333,8 @@ def test_segments_that_retention_removed_are_named(house: House) -> None:
         planner.end(house.at(1), NO_LIMIT)
     with pytest.raises(SegmentsGone):
         house.planner().tasks(house.at(1), house.at(5))
-    assert house.planner().begin() == house.at(3)
-    assert house.planner().end(house.at(3), NO_LIMIT) == house.at(6)
+    assert house.planner().begin() == house.at(3, 3)
+    assert house.planner().end(house.at(3), NO_LIMIT) == house.at(6, 3)
     with pytest.raises(
         WrongOption, match=r"schemaSegment: .* doesn't have segment 2; give one from 4 through 6"
     ):

@@ -8,11 +8,14 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.lake.stream import segment_offset
 from pipeline.lake.stream.segment_offset import (
+    MicroBatchBegin,
     SegmentOffset,
     SegmentsGone,
     WrongOffset,
     check_nothing_left_out,
     check_offset,
+    micro_batch_begin,
+    new_stream,
 )
 from tests.pipeline.lake.stream.entries import SOURCE
 
@@ -23,9 +26,10 @@ THERE = RetainedRange("j1", "/journal", first=5, last=9, scn=41)
 
 def test_an_offset_is_read_again() -> None:
     begun = [replace(OFFSET, begins=place) for place in (45, GtidSet.parse(f"{SOURCE}:1-3,{OTHER}:7"))]
-    for offset in (OFFSET, replace(OFFSET, through="41"), *begun):
+    begins = [replace(OFFSET, batch=MicroBatchBegin(3, place.begins)) for place in (OFFSET, *begun)]
+    for offset in (OFFSET, replace(OFFSET, through="41"), *begun, *begins, new_stream("j1", 0, 45)):
         assert segment_offset.from_json(segment_offset.to_json(offset)) == offset
-    # As before there were `through` and `from`.
+    # As before there were other fields.
     assert segment_offset.from_json({"journal": "j1", "segment": 7}) == OFFSET
 
 
@@ -39,11 +43,29 @@ def test_an_offset_is_read_again() -> None:
         {"journal": "j", "segment": 2, "through": 3},
         {"journal": "j", "segment": 2, "from": 3},
         {"journal": "j", "segment": 2, "from": "yesterday"},
+        {"journal": "j", "segment": 2, "batchAfter": "1"},
+        {"journal": "j", "segment": 2, "batchAfter": 1, "batchFrom": 3},
     ],
 )
 def test_another_offset_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(WrongOffset, match="give the stream a checkpoint of its own"):
         segment_offset.from_json(value)
+
+
+def test_a_micro_batch_begins_where_its_end_says() -> None:
+    now = new_stream("j1", 9, None)
+    assert now.is_new and not OFFSET.is_new
+    end = replace(OFFSET, batch=MicroBatchBegin(3, 25))
+    begin = micro_batch_begin(now, end)
+    assert (begin.segment, begin.begins) == (3, 25)
+    assert micro_batch_begin(end, end) == end
+    # An earlier version's says nothing: Spark is right, unless it can't be.
+    before = replace(OFFSET, segment=2)
+    assert micro_batch_begin(before, OFFSET) == before
+    with pytest.raises(
+        WrongOffset, match=r"ends with segment 7 .* Start it with the from that it had\. If that was"
+    ):
+        micro_batch_begin(now, OFFSET)
 
 
 @pytest.mark.parametrize(("through", "first"), [("41", "42"), ("a-b:1-3", "a-b:1-3")])
