@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyspark
+import structlog
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
@@ -36,6 +37,8 @@ from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
+
+log = structlog.get_logger()
 
 # The only Delta that `actors.lake.delta_table` is written for: it uses more of Delta than Delta promises to keep.
 DELTA_VERSION = "4.4.0"
@@ -58,6 +61,10 @@ _OUT_OF_MEMORY = 3
 _LOST = ("SparkContext was shut down", "a stopped SparkContext", "ExecutorLostFailure")
 
 _launch_gateway: Any = launch_gateway  # has no types
+
+# Where the codecs of Parquet put their native libraries, and Java's own choice on Linux.
+_JAVA_TEMPORARY: Final = "java.io.tmpdir"
+_JAVA_DEFAULT: Final = Path("/tmp")  # noqa: S108 - as Java has it
 
 _DELTA_JAR = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?[\d.]+-(.+)\.jar")
 
@@ -248,6 +255,24 @@ def open_session(settings: SparkSettings, folder: Path, files: Files) -> Running
     return start_local(settings, folder)
 
 
+def noexec_folders(settings: SparkSettings, folder: Path) -> str | None:
+    """Returns between which folders Spark finds none to load native libraries from; None if it finds one.
+
+    `folder`: as of `start_local`.
+    """
+    given = (settings.conf.get("spark.driver.extraJavaOptions", ""), os.environ.get("JAVA_TOOL_OPTIONS", ""))
+    if settings.by_connect or any(_JAVA_TEMPORARY in options for options in given):
+        return None
+    tried = (folder / "tmp", _JAVA_DEFAULT)
+    return None if any(map(_may_load, tried)) else f"{tried[0]} and {tried[1]} are mounted noexec"
+
+
+def _may_load(folder: Path) -> bool:
+    """Returns whether a library may be loaded from a folder, which needn't be there yet."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return not os.statvfs(there).f_flag & os.ST_NOEXEC
+
+
 def start_local(settings: SparkSettings, folder: Path) -> Spark:
     """Starts Spark, in 5 to 10 seconds. Its log and its scratch files are in `folder`.
 
@@ -256,7 +281,9 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
     jars = installed_parts(settings).jars
     temporary = folder / "tmp"
     shutil.rmtree(temporary, ignore_errors=True)  # a killed JVM leaves its libraries there
-    temporary.mkdir(parents=True)
+    temporary.mkdir(parents=True, exist_ok=True)
+    if (noexec := noexec_folders(settings, folder)) is not None:
+        log.warning("Spark can load no native libraries: merges will fail", reason=noexec)
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
     conf = SparkConf(loadDefaults=False).setAll(
         list({**_conf(settings, jars, folder), **settings.conf}.items())
@@ -321,10 +348,10 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": settings.driver_memory,
         # After an OutOfMemoryError half of the JVM may continue. It should end as a whole. The codecs of Parquet put
-        # their native libraries into Java's temporary folder, from where a /tmp that is mounted noexec loads none.
+        # their native libraries into Java's temporary folder. What is mounted noexec loads none: /tmp, or the volume.
         "spark.driver.defaultJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
-            f" -Djava.io.tmpdir={folder / 'tmp'}"
+            + (f" -D{_JAVA_TEMPORARY}={folder / 'tmp'}" if _may_load(folder / "tmp") else "")
         ),
         "spark.local.dir": str(folder / "local"),
         "spark.pyspark.python": sys.executable,

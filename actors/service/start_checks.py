@@ -69,6 +69,12 @@ def local_findings(settings: Settings) -> Iterator[Finding]:
     else:
         yield from _folder("lake.path", Path(settings.lake.path))
     yield from java_findings()
+    if (noexec := spark_session.noexec_folders(settings.spark, journal / "spark")) is not None:
+        wrong = f"spark: Java may load no native libraries, for {noexec}, so that merges would fail"
+        yield _error(
+            wrong,
+            "mount one of them with exec, or name another folder by -Djava.io.tmpdir (docs/operations.md)",
+        )
 
 
 def _error(wrong: str, remedy: str) -> Finding:

@@ -5,6 +5,7 @@ import re
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,6 +49,28 @@ def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "journal.path" in folder.wrong
     assert "11.0.2" in version.wrong
     assert str(OLDEST_JAVA) in version.remedy
+
+
+def test_folders_from_which_no_library_is_loaded_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java needs one of the two, unless another one is named."""
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    settings = replace(fit(tmp_path), lake=LakeSettings(str(tmp_path / "lake")))
+    before, noexec, statvfs = list(local_findings(settings)), {tmp_path}, os.statvfs
+
+    def mounted(path: Path) -> object:
+        return SimpleNamespace(f_flag=os.ST_NOEXEC if path in noexec else statvfs(path).f_flag)
+
+    monkeypatch.setattr(os, "statvfs", mounted)
+    assert list(local_findings(settings)) == before, "Java has another one"
+    noexec.add(Path("/tmp"))
+    [found] = [each for each in local_findings(settings) if each not in before]
+    assert found.severity is Severity.ERROR
+    assert f"{tmp_path}/journal/spark/tmp and /tmp are mounted noexec" in found.wrong
+    other = {"spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/opt/java"}
+    assert list(local_findings(replace(settings, spark=SparkSettings(conf=other)))) == before
+    assert list(local_findings(replace(settings, spark=SparkSettings("sc://spark")))) == before
 
 
 def fit(folder: Path) -> Settings:

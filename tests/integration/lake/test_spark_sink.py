@@ -435,7 +435,7 @@ from actors.lake import spark_session
 from deploy.toolchain.parts import locate
 from pipeline.config.settings import SparkSettings
 folder = Path(sys.argv[1])
-(folder / "tmp").mkdir()
+(folder / "tmp").mkdir(exist_ok=True)
 (folder / "tmp" / "of-a-killed-jvm").touch()
 spark = spark_session.start_local(SparkSettings(jars=locate().jars), folder)
 table = f"delta.`{folder / 'table'}`"
@@ -445,29 +445,32 @@ spark.session.sql(
     "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
 )
 print(sorted(row.id for row in spark.session.table(table).collect()))
-print([path.name for path in (folder / "tmp").iterdir()])
+print([path.name for path in (folder / "tmp").iterdir() if "snappy" in path.name or "killed" in path.name])
 spark.stop()
 """
 
 
-def test_spark_merges_where_the_temporary_folder_is_mounted_noexec(tmp_path: Path) -> None:
-    """As Docker mounts a tmpfs at /tmp: the codecs of Parquet can't load their native libraries from there."""
-    noexec, folder = tmp_path / "noexec", tmp_path / "spark"
-    noexec.mkdir()
-    folder.mkdir()
+@pytest.mark.parametrize("mounted", ["noexec", "spark/tmp"])
+def test_spark_merges_where_a_folder_is_mounted_noexec(mounted: str, tmp_path: Path) -> None:
+    """As Docker mounts a tmpfs at /tmp, or a hardened machine a volume of data: the codecs of Parquet can't load their
+    native libraries from there."""
+    noexec, folder = tmp_path / mounted, tmp_path / "spark"
+    noexec.mkdir(parents=True)
+    folder.mkdir(exist_ok=True)
+    java_chooses = tmp_path / "noexec" if mounted == "noexec" else tmp_path
     mount = ["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", str(noexec)]
     namespace = ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*namespace, *mount], check=False, capture_output=True).returncode:
         pytest.skip("this machine lets no user mount a filesystem of his own")
     script = [*namespace, "sh", "-c", f'{shlex.join(mount)} && exec "$@"', "sh", sys.executable, "-c", MERGE]
-    java = {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={noexec}", "SPARK_LOCAL_DIRS": str(noexec)}
+    java = {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={java_chooses}", "SPARK_LOCAL_DIRS": str(noexec)}
     ended = subprocess.run(
         [*script, folder], env={**os.environ, **java}, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     ids, files = ended.stdout.splitlines()
     assert ids == "[0, 1, 3]"
-    assert "snappy" in files and "of-a-killed-jvm" not in files
+    assert ("snappy" in files) is (mounted == "noexec") and "of-a-killed-jvm" not in files
 
 
 @pytest.mark.full
