@@ -71,6 +71,8 @@ def test_folders_from_which_no_library_is_loaded_are_found(
     other = {"spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/opt/java"}
     assert list(local_findings(replace(settings, spark=SparkSettings(conf=other)))) == before
     assert list(local_findings(replace(settings, spark=SparkSettings("sc://spark")))) == before
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir=/opt/java")
+    assert list(local_findings(settings)) == before
 
 
 def fit(folder: Path) -> Settings:
