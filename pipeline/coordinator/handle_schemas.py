@@ -11,13 +11,11 @@ from pipeline.coordinator.resume import begin_snapshot
 from pipeline.coordinator.state import (
     SchemaDiffers,
     State,
-    awaits_snapshot,
     drop_windows,
     end_table,
     forget_unknown_rows,
     require_between_transactions,
     snapshot_of,
-    stays_incomplete,
     stop_table,
     with_checkpoint,
     with_mirror,
@@ -39,7 +37,7 @@ from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPa
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready, awaits_snapshot, stays_incomplete
 from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, SnapshotWaiting, progress
 
 _EXTENDED = "a column was added with a value for rows that had been read before"

@@ -38,7 +38,6 @@ from pipeline.coordinator.state import (
     drop_windows,
     forget_unknown_rows,
     snapshot_of,
-    stays_incomplete,
     window_table,
     with_checkpoint,
     with_mirror,
@@ -48,7 +47,7 @@ from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint, Filling
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
 from pipeline.snapshot.reselect_keys import UnknownRows, key_rows
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
 

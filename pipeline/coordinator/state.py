@@ -31,7 +31,14 @@ from pipeline.messages.chunks import (
 from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.snapshot.checkpoint import (
+    Checkpoint,
+    Filling,
+    Mirror,
+    Ready,
+    awaits_snapshot,
+    stays_incomplete,
+)
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.reselect_keys import UnknownRows
 from pipeline.snapshot.snapshot import (
@@ -390,16 +397,6 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
 
 def _fills_mirror(was: TableSnapshot) -> bool:
     return isinstance(was, Chunking) and was.first
-
-
-def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Returns whether a snapshot of all rows, which completes the table's mirror, waits or is under way."""
-    return any(snapshot.fills(table) for snapshot, other in unfinished_tables(checkpoint) if other == table)
-
-
-def stays_incomplete(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Returns whether the table's mirror lacks rows that no snapshot will bring."""
-    return isinstance(checkpoint.mirrors.get(table), Filling) and not awaits_snapshot(checkpoint, table)
 
 
 def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:

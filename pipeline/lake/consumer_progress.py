@@ -6,7 +6,7 @@ table aside, because it failed or lacks segments. Rows are to be read again that
 stopped the table as of the batch, and has begun it again since then.
 
 Without a mirror (`tiers = "changelog"`) readers see a table's changes while its snapshot is read, and what was
-committed before them when the snapshot has ended.
+committed before them when the snapshot has ended. If it has ended without all rows, nothing more comes of these.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.journal.applied.progress import BEGINS_AGAIN, ReadAt, SegmentEnd, TableProgress
 from pipeline.lake.state import Confirming, Delivering, Idle, State
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint, Filling
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,12 @@ class LakeConsumerProgress:
         """The lake has all that is captured."""
         return True
 
+    def never_whole(self, table: TableId) -> str | None:
+        """Why the lake doesn't keep all of a table, None if it does."""
+        if self.state.settings.keep_changelog_hours and not self._has_mirror(table):
+            return "has no mirror, and its changelog keeps changes for keep_changelog_hours only"
+        return None
+
     def of(self, table: TableId) -> TableProgress:
         """How far the lake is with a table."""
         so_far, batch = self.state.so_far, self._batch
@@ -97,7 +103,9 @@ class LakeConsumerProgress:
 
     def _filling(self, table: TableId, checkpoint: Checkpoint) -> int | None:
         mirror = checkpoint.mirrors.get(table)
-        return mirror.since if isinstance(mirror, Filling) and not self._has_mirror(table) else None
+        if not isinstance(mirror, Filling) or self._has_mirror(table) or stays_incomplete(checkpoint, table):
+            return None
+        return mirror.since
 
     def _has_mirror(self, table: TableId) -> bool:
         return rule_of(self.state.rules, table).tiers is not Tiers.CHANGELOG

@@ -102,6 +102,19 @@ class Checkpoint:
         return moved == other
 
 
+def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Returns whether a snapshot of all rows, which completes the table's mirror, waits or is under way."""
+    return any(
+        isinstance(snapshot.tables.get(table), snapshots.Unfinished) and snapshot.fills(table)
+        for snapshot in checkpoint.snapshots
+    )
+
+
+def stays_incomplete(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Returns whether the table's mirror lacks rows that no snapshot will bring."""
+    return isinstance(checkpoint.mirrors.get(table), Filling) and not awaits_snapshot(checkpoint, table)
+
+
 _MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}
 
 

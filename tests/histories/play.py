@@ -37,7 +37,6 @@ from actors.spark_sink import SparkSink
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
-from pipeline.coordinator.state import stays_incomplete
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
@@ -46,7 +45,7 @@ from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, stays_incomplete
 from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, SnapshotWaiting
 from tests.histories.power import Power
 from tests.histories.readers import Readers

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Protocol
 
 from actors.http.changes.arrow_stream import ArrowStream
@@ -30,14 +30,19 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings
 from pipeline.errors import Transient
 from pipeline.journal.applied.progress import JournalProgress
-from pipeline.journal.changes.bootstrap import EvenLake, LakePlace, LakeWithout, lake_place
+from pipeline.journal.changes.bootstrap import (
+    EvenLake,
+    LakePlace,
+    LakeWithout,
+    lake_place,
+    restarted_after,
+)
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import count_by_table
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
 from pipeline.journal.changes.query import ChangesFormat, ChangesQuery, NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, translate
-from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId, TableSchema
 
 MOST_CONSUMERS: Final = 128
@@ -155,20 +160,22 @@ class ChangesConsumers:
             raise LakeWithout("the configuration has no [lake]")
         # In this order: the journal's end must be no earlier than the lake.
         lake = self._lake
-        id_, last = await self.tap.work(self._end_of_journal)
-        known = self.tap.tables(last)
-        check_tables(tables, known)
-        place = lake_place(lake, tables or known, last.checkpoint)
-        return place, ChangesCheckpoint(id_, place.reached.segment + 1)
+        return await self.tap.work(lambda: self._bootstrap(lake, tables))
 
     def _translate(self, since: Since) -> Translation:
         journal, there = self.tap.sealed()
         return translate(since, there, journal.entry, partial(segment_transactions, journal))
 
-    def _end_of_journal(self) -> tuple[str, Entry]:
-        """Returns the journal's id, and its last segment."""
+    def _bootstrap(
+        self, lake: EvenLake | None, tables: tuple[TableId, ...]
+    ) -> tuple[LakePlace, ChangesCheckpoint]:
         journal, there = self.tap.sealed()
-        return there.id, journal.entry(there.last)
+        last = journal.entry(there.last)
+        known = self.tap.tables(last)
+        check_tables(tables, known)
+        restarts = lru_cache(partial(restarted_after, there=there, entry=journal.entry))
+        place = lake_place(lake, tables or known, last.checkpoint, restarts)
+        return place, ChangesCheckpoint(there.id, place.reached.segment + 1)
 
     def _open(self, query: ChangesQuery) -> ConsumerStream:
         journal, there = self.tap.sealed()

@@ -8,17 +8,26 @@ readable until Delta's VACUUM removes them. So the last such moment is the answe
 
 A consumer asks because a table has begun again in a segment that it has read. The lake may be before that segment. Then
 it has the rows that aren't right any more, and nothing in it says so. So the answer also depends on the journal's end.
+A table that a statement emptied begins again as well, and the consumer finds that in the stream.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd, TableProgress
 from pipeline.journal.changes.query import MalformedRequest, tables_named
+from pipeline.journal.changes.retained_range import Entries, RetainedRange
+from pipeline.journal.changes.table_notices import notices_of
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, stays_incomplete
+
+# Returns the tables of which the stream lacks changes after a segment. Raises LakeBehind.
+Restarts = Callable[[int], Collection[TableId]]
+
+# So many segments after the lake are looked through for tables that begin again.
+MOST_AFTER_LAKE: Final = 1000
 
 
 class LakeBehind(Transient):
@@ -36,6 +45,9 @@ class EvenLake(ConsumerProgress, Protocol):
     def checkpoint(self) -> Checkpoint:
         """Returns that segment's checkpoint."""
 
+    def never_whole(self, table: TableId) -> str | None:
+        """Returns why the lake doesn't keep all of a table, None if it does."""
+
 
 @dataclass(frozen=True, slots=True)
 class LakePlace:
@@ -52,7 +64,21 @@ def parse_bootstrap(parameters: Mapping[str, str]) -> tuple[TableId, ...]:
     return tables_named(parameters["tables"]) if "tables" in parameters else ()
 
 
-def lake_place(lake: EvenLake | None, tables: Iterable[TableId], newest: Checkpoint) -> LakePlace:
+def restarted_after(segment: int, there: RetainedRange, entry: Entries) -> frozenset[TableId]:
+    """Returns the tables of which the stream lacks changes after a segment of the lake. Raises LakeBehind."""
+    if not there.first - 1 <= segment or there.last - segment > MOST_AFTER_LAKE:
+        raise LakeBehind(f"the lake has segment {segment}, and the journal's last one is {there.last}")
+    before = entry(segment) if segment >= there.first else None
+    found = set[TableId]()
+    for each in map(entry, range(segment + 1, there.last + 1)):
+        found.update(notices_of(before, each, (), {}).restarted)
+        before = each
+    return frozenset(found)
+
+
+def lake_place(
+    lake: EvenLake | None, tables: Iterable[TableId], newest: Checkpoint, restarts: Restarts
+) -> LakePlace:
     """Returns where to read these tables. `newest`: the checkpoint with which the journal ends.
 
     Raises LakeBehind or LakeWithout.
@@ -65,30 +91,44 @@ def lake_place(lake: EvenLake | None, tables: Iterable[TableId], newest: Checkpo
             raise LakeWithout(
                 f"tables: {table} was stopped: {reason}; recapture it, or name the other tables"
             )
-        if reason := _never_read(table, newest):
+        if reason := _never_read(table, newest) or lake.never_whole(table):
             raise LakeWithout(f"tables: {table} {reason}, or name the other tables")
-        if lacks := _lacks(table, progress, lake.checkpoint, newest):
+        if lacks := _lacks(table, progress, lake, newest, restarts):
             raise LakeBehind(f"tables: {table} can't be read in the lake yet: {lacks}")
     return LakePlace(lake.whole, {table: progress.read_at for table, progress in found.items()})
 
 
 def _never_read(table: TableId, newest: Checkpoint) -> str | None:
-    """Returns that only the table's changes come, since nothing has read the rows of before; None if something has."""
+    """Returns that only the table's changes come, and nothing reads the rows of before; None if something does."""
     if not newest.schemas[table].key:
-        read = "has no primary key, and no blocking snapshot has read its rows: request one"
+        read = (
+            "has no primary key. Only after a blocking snapshot is it known that its changes add up to its rows: "
+            "request one"
+        )
         return None if table in newest.scanned else read
-    return None if table in newest.mirrors else "has had no snapshot: request one"
+    if table not in newest.mirrors:
+        return "has had no snapshot: request one"
+    if stays_incomplete(newest, table):
+        return (
+            "has had no snapshot with all of its rows since it began again or for the first time: request one"
+        )
+    return None
 
 
-def _lacks(table: TableId, progress: TableProgress, reached: Checkpoint, newest: Checkpoint) -> str | None:
+def _lacks(
+    table: TableId, progress: TableProgress, lake: EvenLake, newest: Checkpoint, restarts: Restarts
+) -> str | None:
     """Returns what the lake's tables lack that the journal's end promises."""
     if progress.lacks is not None:
         return progress.lacks
     if progress.filling is not None:
         return "its snapshot is being read"
-    if _beginning(table, reached) != _beginning(table, newest):
-        return f"it has begun again, or was emptied or read, and the lake has it through the SCN {reached.scn} only"
-    return None
+    reached = lake.checkpoint
+    if _beginning(table, reached) == _beginning(table, newest):
+        return None
+    if table in reached.mirrors and table in newest.mirrors and table not in restarts(lake.whole.segment):
+        return None  # a statement has emptied it, and the stream has that
+    return f"it has begun again, or was read, and the lake has it through the SCN {reached.scn} only"
 
 
 def _beginning(table: TableId, checkpoint: Checkpoint) -> Hashable:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
+from pipeline.journal.entry import Entry
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.live_view import Versions
@@ -21,6 +22,7 @@ from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.snapshot.snapshot import Progress, Snapshot, SnapshotFailed, SnapshotWaiting, TableSnapshot
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 from tests.pipeline.lake.test_step import ORDERS, Story, begun, had, of
 
@@ -30,6 +32,13 @@ BOTH = entry(4, V1, ITEMS)
 def place(segment: int) -> SegmentEnd:
     """The end of a segment as the entries here have it."""
     return SegmentEnd.at(segment, entry(segment).checkpoint)
+
+
+def filling(segment: int, snapshot: TableSnapshot) -> Entry:
+    """A segment as of which a table has only this snapshot."""
+    end = of(ORDERS, segment, {ORDERS: Filling(5)})
+    snapshots = (Snapshot("s", {ORDERS: snapshot}),)
+    return replace(end, checkpoint=replace(end.checkpoint, snapshots=snapshots))
 
 
 def told(story: Story) -> LakeConsumerProgress:
@@ -103,13 +112,30 @@ def test_a_mirror_that_fills_or_has_not_begun_is_not_seen() -> None:
 
 def test_without_a_mirror_a_table_says_which_of_its_rows_a_snapshot_brings() -> None:
     rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
-    end = of(ORDERS, 3, {ORDERS: Filling(5)})
+    end = filling(3, SnapshotWaiting())
     story = begun({ORDERS: had(3, 2)}, CursorFound(3, end.checkpoint), end, rule)
     assert told(story).of(ORDERS) == TableProgress(SegmentEnd.at(3, end.checkpoint), filling=5)
     story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(5)}))
     assert told(story).of(ORDERS).filling == 5
     story.after(TableDelivered(ORDERS, had(4, 3)))
     assert (told(story).of(ORDERS).reached.segment, told(story).of(ORDERS).filling) == (4, None)
+
+
+def test_without_a_mirror_nothing_waits_for_a_snapshot_that_ended_without_all_rows() -> None:
+    rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
+    end = filling(3, SnapshotFailed("no such column", Progress()))
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, end.checkpoint), end, rule)
+    assert told(story).of(ORDERS) == TableProgress(SegmentEnd.at(3, end.checkpoint))
+
+
+def test_a_changelog_alone_is_whole_only_if_it_keeps_all() -> None:
+    rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(3), rule)
+    assert told(story).never_whole(ORDERS) is None
+    settings = replace(story.state.settings, keep_changelog_hours=24.0)
+    kept = LakeConsumerProgress(replace(story.state, settings=settings))
+    assert "keeps changes for keep_changelog_hours only" in (kept.never_whole(ORDERS) or "")
+    assert kept.never_whole(ITEMS.table) is None
 
 
 def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:

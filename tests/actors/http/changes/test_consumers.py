@@ -22,6 +22,7 @@ from actors.http.routes import ROUTES
 from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.journal.changes.place import ReadPlace
 from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.actors.http.test_routes import conforms
 from tests.integration.history import SOURCE
@@ -484,6 +485,7 @@ async def test_whoever_learns_that_a_table_begins_again_finds_no_rows_of_before(
         tap.seal()
         tap.bench.changes.lake_progressed(lake_at(tap, 1))
         tap.history.restart(tap.orders, ORDERS, Filling)
+        tap.history.snapshots = (Snapshot("again", {ORDERS.table: SnapshotWaiting()}),)
         tap.commit()
         tap.seal()
         told = [line for line in await tap.lines() if "restarted" in line]
@@ -496,6 +498,19 @@ async def test_whoever_learns_that_a_table_begins_again_finds_no_rows_of_before(
         assert (await asked_json(tap, "/bootstrap", tables="shop.items"))["segment"] == 1
         tap.bench.changes.lake_progressed(lake_at(tap, 2))
         assert (await asked_json(tap, "/bootstrap", tables="shop.orders"))["segment"] == 2
+
+
+async def test_a_table_is_read_in_the_lake_however_often_it_is_emptied(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        tap.bench.changes.lake_progressed(lake_at(tap, 1))
+        for _ in range(2):
+            tap.history.restart(tap.orders, ORDERS, Ready)
+            tap.commit()
+            tap.seal()
+            found = await asked_json(tap, "/bootstrap", tables="shop.orders")
+            assert found["checkpoint"] == f"{tap.history.store.identity.id}.2.0"
 
 
 def lake_at(tap: Tapped, segment: int, **tables: TableProgress) -> Delivered:

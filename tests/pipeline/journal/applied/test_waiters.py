@@ -37,10 +37,14 @@ class Delivered:
     furthest: SegmentEnd
     tables: dict[TableId, TableProgress] = field(default_factory=dict)
     left_out: TableId | None = None
+    trimmed: TableId | None = None
     checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint(GtidSet()))
 
     def takes(self, table: TableId) -> bool:
         return table != self.left_out
+
+    def never_whole(self, table: TableId) -> str | None:
+        return "keeps a day" if table == self.trimmed else None
 
     def of(self, table: TableId) -> TableProgress:
         return self.tables.get(table, TableProgress(self.whole, read_at={"changelog": self.whole.segment}))

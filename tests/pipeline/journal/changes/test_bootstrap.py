@@ -1,5 +1,6 @@
 """A consumer is sent to the lake only where all tables have exactly the same changes."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -11,16 +12,23 @@ from pipeline.journal.changes.bootstrap import (
     LakeWithout,
     lake_place,
     parse_bootstrap,
+    restarted_after,
 )
 from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed, SnapshotWaiting
 from tests.pipeline.builders import ITEMS, ORDERS, gtids
 from tests.pipeline.journal.applied.test_waiters import Delivered, at, delivered
+from tests.pipeline.lake.stream.entries import ORDERS as ENTRY_ORDERS
+from tests.pipeline.lake.stream.entries import entry as sealed_entry
+from tests.pipeline.lake.stream.entries import retained
 
 BOTH = (ORDERS.table, ITEMS.table)
 MIRRORS: dict[TableId, Mirror] = {ORDERS.table: Ready(3), ITEMS.table: Ready(5)}
+WAITS = Snapshot("w", {ITEMS.table: SnapshotWaiting()})
+T = ENTRY_ORDERS.table
 NEWEST = Checkpoint(gtids("a:1-9"), 60, {each.table: each for each in (ORDERS, ITEMS)}, MIRRORS)
 
 
@@ -30,12 +38,19 @@ def lake_at_4(**tables: TableProgress) -> Delivered:
     return replace(delivered(4, "a:1-7", **tables), checkpoint=reached)
 
 
+def found(
+    lake: Delivered | None, tables: Iterable[TableId], newest: Checkpoint, *restarted: TableId
+) -> LakePlace:
+    """The place where the stream lacks changes of these tables after segment 4."""
+    return lake_place(lake, tables, newest, lambda segment: {4: restarted}[segment])
+
+
 def test_the_place_has_the_versions_of_the_tables_that_are_asked_for() -> None:
     lake = lake_at_4(items=TableProgress(at(4, "a:1-7")))
-    assert lake_place(lake, BOTH, NEWEST) == LakePlace(
+    assert found(lake, BOTH, NEWEST) == LakePlace(
         at(4, "a:1-7"), {ITEMS.table: None, ORDERS.table: {"changelog": 4}}
     )
-    assert list(lake_place(lake, BOTH[:1], NEWEST).read_at) == [ORDERS.table]
+    assert list(found(lake, BOTH[:1], NEWEST).read_at) == [ORDERS.table]
 
 
 def test_a_table_that_lacks_something_is_named_if_it_is_asked_for() -> None:
@@ -44,24 +59,67 @@ def test_a_table_that_lacks_something_is_named_if_it_is_asked_for() -> None:
     with pytest.raises(
         LakeBehind, match=r"tables: shop.items can't be read .* yet: its mirror is being filled"
     ):
-        lake_place(lake_at_4(items=filling), BOTH, NEWEST)
+        found(lake_at_4(items=filling), BOTH, NEWEST)
     with pytest.raises(LakeWithout, match=r"shop.items was stopped: no key; recapture it"):
-        lake_place(lake_at_4(items=stopped), BOTH, NEWEST)
+        found(lake_at_4(items=stopped), BOTH, NEWEST)
     with pytest.raises(LakeWithout, match=r"shop.items was stopped: a MERGE table"):
-        lake_place(lake_at_4(), BOTH, replace(NEWEST, stopped={ITEMS.table: "a MERGE table"}))
-    assert lake_place(lake_at_4(items=filling), BOTH[:1], NEWEST).reached.segment == 4
+        found(lake_at_4(), BOTH, replace(NEWEST, stopped={ITEMS.table: "a MERGE table"}))
+    assert found(lake_at_4(items=filling), BOTH[:1], NEWEST).reached.segment == 4
     with pytest.raises(LakeBehind, match="nothing is known of the lake yet"):
-        lake_place(None, BOTH, NEWEST)
+        found(None, BOTH, NEWEST)
 
 
 @pytest.mark.parametrize("again", [Filling(45), Ready(45)])
 def test_a_table_that_began_again_after_what_the_lake_has_is_not_read_there(again: Mirror) -> None:
     """Its consumer has the notice already, and would take the rows of before for those after it."""
-    newest = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: again})
+    newest = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: again}, snapshots=(WAITS,))
     with pytest.raises(LakeBehind, match=r"shop.items .* it has begun again, .* through the SCN 40 only"):
-        lake_place(lake_at_4(), BOTH, newest)
-    assert lake_place(lake_at_4(), BOTH[:1], newest).reached.segment == 4
-    assert lake_place(replace(lake_at_4(), checkpoint=newest), BOTH, newest).reached.segment == 4
+        found(lake_at_4(), BOTH, newest, ITEMS.table)
+    assert found(lake_at_4(), BOTH[:1], newest).reached.segment == 4
+    assert found(replace(lake_at_4(), checkpoint=newest), BOTH, newest).reached.segment == 4
+
+
+def test_a_table_that_a_statement_emptied_after_what_the_lake_has_is_read_there() -> None:
+    """The stream has the statement: however often that comes, the lake has the rows of before."""
+    newest = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: Ready(45)})
+    assert found(lake_at_4(), BOTH, newest).reached.segment == 4
+
+
+def test_the_tables_that_begin_again_after_the_lake_are_those_of_the_notices() -> None:
+    def entry(segment: int) -> Entry:
+        since = {3: 9, 4: 9, 5: 45, 6: 45, 7: 65}[segment]
+        mirrors: dict[TableId, Mirror] = {T: Ready(since)}
+        if segment in (5, 6):
+            mirrors = {T: Filling(since)}
+        made = sealed_entry(segment)
+        return replace(made, checkpoint=replace(made.checkpoint, mirrors=mirrors))
+
+    assert restarted_after(4, retained(3, 4), entry) == frozenset()
+    assert restarted_after(4, retained(3, 7), entry) == restarted_after(3, retained(4, 5), entry) == {T}
+    # A statement has emptied it.
+    assert restarted_after(6, retained(3, 7), entry) == frozenset()
+    for far in (retained(6, 7), retained(3, 9999)):
+        with pytest.raises(
+            LakeBehind, match=f"the lake has segment 4, and the journal's last one is {far.last}"
+        ):
+            restarted_after(4, far, entry)
+
+
+def test_a_table_that_the_lake_does_not_keep_is_refused() -> None:
+    trimmed = replace(lake_at_4(), trimmed=ITEMS.table)
+    with pytest.raises(LakeWithout, match=r"tables: shop.items keeps a day, or name the other tables"):
+        found(trimmed, BOTH, NEWEST)
+    assert found(trimmed, BOTH[:1], NEWEST).reached.segment == 4
+
+
+def test_a_table_whose_snapshot_ended_without_all_rows_is_refused() -> None:
+    filling = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: Filling(5)})
+    late = lake_at_4(items=TableProgress(at(4, "a:1-7"), filling=5))
+    with pytest.raises(LakeBehind, match="its snapshot is being read"):
+        found(late, BOTH, replace(filling, snapshots=(snapshot("s", failed=True), WAITS)))
+    for ended in ((), (snapshot("s", failed=True),)):
+        with pytest.raises(LakeWithout, match=r"shop.items has had no snapshot with all of its rows"):
+            found(lake_at_4(), BOTH, replace(filling, snapshots=ended))
 
 
 def keyless(*snapshots: Snapshot, scanned: bool) -> Checkpoint:
@@ -85,10 +143,10 @@ def test_one_without_a_key_is_read_in_the_lake_once_that_has_its_scan() -> None:
     second = keyless(snapshot("s1"), snapshot("r", failed=True), snapshot("s2"), scanned=True)
 
     def place(reached: Checkpoint, newest: Checkpoint) -> int:
-        return lake_place(replace(lake_at_4(), checkpoint=reached), BOTH, newest).reached.segment
+        return found(replace(lake_at_4(), checkpoint=reached), BOTH, newest).reached.segment
 
     for reached, newest in ((keyless(scanned=False), keyless(scanned=False)), (first, again), (again, again)):
-        with pytest.raises(LakeWithout, match=r"shop.items has no primary key, .* request one, or name the"):
+        with pytest.raises(LakeWithout, match=r"shop.items has no primary key. .* request one, or name the"):
             place(reached, newest)
     requested = keyless(snapshot("s1"), scanned=False)
     for reached, newest in ((requested, first), (again, second), (first, second)):
@@ -102,10 +160,10 @@ def test_a_table_without_a_snapshot_is_refused_and_one_whose_snapshot_is_read_in
 ):
     newest = replace(NEWEST, mirrors={ORDERS.table: Ready(3)})
     with pytest.raises(LakeWithout, match=r"shop.items has had no snapshot: request one, or name the other"):
-        lake_place(replace(lake_at_4(), checkpoint=newest), BOTH, newest)
+        found(replace(lake_at_4(), checkpoint=newest), BOTH, newest)
     filling = TableProgress(at(4, "a:1-7"), filling=5)
     with pytest.raises(LakeBehind, match=r"shop.items .* yet: its snapshot is being read"):
-        lake_place(lake_at_4(items=filling), BOTH, NEWEST)
+        found(lake_at_4(items=filling), BOTH, NEWEST)
 
 
 def test_a_request_names_tables_and_nothing_else() -> None:
