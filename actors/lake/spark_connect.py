@@ -14,6 +14,7 @@ Source: Spark Connect overview; `spark_connect_service` protocol (`Interrupt`, `
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Thread
 from typing import Any, Final, cast
 
@@ -91,21 +92,26 @@ def check_client() -> None:
         ) from error
 
 
-def connect(settings: SparkSettings, files: Files) -> ConnectSpark:
+def connect(settings: SparkSettings, files: Files, folder: Path | None = None) -> ConnectSpark:
     """Opens a session at the server that `spark.master` names; its number is kept in these files of the journal.
+
+    `folder`: where an earlier version has kept it, on this machine.
 
     Raises Definite if the server can't write to Delta, Transient if it can't be reached.
     """
     check_client()
     url = settings.master
+    former = None if folder is None else folder / KEPT_SESSION
     with journal_errors(files.shown):
-        predecessor = _read(files)
+        predecessors = (_read(files), None if former is None else _read_former(former))
     number = str(uuid.uuid4())
     try:
-        if predecessor is not None:
+        for predecessor in filter(None, predecessors):
             _end(url, predecessor)
         with journal_errors(files.shown):
             files.put(KEPT_SESSION, number.encode())
+        if former is not None:
+            former.unlink(missing_ok=True)
         return ConnectSpark(_open(settings, number), url)
     except PySparkException as error:
         if is_lost(error):
@@ -136,6 +142,13 @@ def second_session(session: SparkSession, settings: Mapping[str, str]) -> Iterat
 def _read(files: Files) -> str | None:
     with suppress(FileNotFoundError):
         return files.read(KEPT_SESSION).decode()
+    return None
+
+
+def _read_former(kept: Path) -> str | None:
+    """Returns the number in such a file, unless a kill has left only a part of it."""
+    with suppress(FileNotFoundError, ValueError):
+        return str(uuid.UUID(kept.read_text()))
     return None
 
 

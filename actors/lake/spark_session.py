@@ -248,10 +248,10 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
 def open_session(settings: SparkSettings, folder: Path, files: Files) -> RunningSpark:
     """Starts Spark, or opens a session at the Spark Connect server that the settings name.
 
-    `folder`: as of `start_local`. `files`: as of `spark_connect.connect`. Raises as they do.
+    `folder`: as of `start_local` and `spark_connect.connect`. `files`: as of the latter. Raises as they do.
     """
     if settings.by_connect:
-        return spark_connect.connect(settings, files)
+        return spark_connect.connect(settings, files, folder)
     return start_local(settings, folder)
 
 

@@ -286,6 +286,26 @@ def test_a_session_on_another_machine_ends_its_predecessor(
     second.stop()
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_predecessor_of_an_earlier_version_is_ended(
+    connect_server: SparkConnectServer, tmp_path: Path, whole: bool
+) -> None:
+    """It kept its number beside Spark's scratch. A kill may have left an empty file."""
+    journal, folder = LocalFiles(tmp_path), tmp_path / "spark"
+    folder.mkdir()
+    first = connect(connect_server.settings, journal)
+    (folder / KEPT_SESSION).write_bytes((tmp_path / KEPT_SESSION).read_bytes() if whole else b"")
+    (tmp_path / KEPT_SESSION).unlink()
+    second = spark_session.open_session(connect_server.settings, folder, journal)
+    if whole:
+        with pytest.raises(PySparkException) as raised:
+            first.session.sql("SELECT 1").collect()
+        assert first.lost(raised.value)
+    assert not (folder / KEPT_SESSION).exists()
+    second.stop()
+    first.kill()
+
+
 def test_a_predecessor_is_not_forgotten_while_the_server_cannot_be_reached(tmp_path: Path) -> None:
     (tmp_path / KEPT_SESSION).write_text(predecessor := str(uuid.uuid4()))
     with pytest.raises(Transient, match=r"can.t be reached"):
