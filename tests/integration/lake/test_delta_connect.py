@@ -157,7 +157,8 @@ def table(connected: ConnectSpark, tmp_path: Path) -> ConnectTable:
 
 
 def read(connected: ConnectSpark, table: ConnectTable) -> list[dict[str, Any]]:
-    return [row.asDict() for row in connected.session.read.format("delta").load(table.path).collect()]
+    rows = connected.session.read.format("delta").load(table.path).collect()
+    return sorted((row.asDict() for row in rows), key=lambda row: str(list(row.values())))
 
 
 def test_a_server_that_leaves_damaged_files_out_leaves_none_of_ours_out(
