@@ -14,7 +14,7 @@ with these transactions, and says nothing.
 Usually nothing lies between them, and nothing is read. Another server's log has other places, so nothing is known of
 it. Nor is anything known of a file that the server has purged. A log that began again since (`RESET BINARY LOGS AND
 GTIDS`, and then the same `gtid_purged`) has other places too. If it has a file of that name, the server may find no
-event there.
+event there. It refuses that, or sends bytes that are none.
 
 Source: MySQL 9.7 Reference Manual, "Changing GTID Mode Online"; sql/rpl_binlog_sender.cc,
 Binlog_sender::check_event_type.
@@ -28,9 +28,10 @@ from actors.source import gtid_history
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from pipeline.binlog.commit_times import CommitTimeParser
+from pipeline.binlog.packets import LogRefused
 from pipeline.binlog.transaction_ids import UnnamedTransaction
 from pipeline.config.settings import SourceSettings
-from pipeline.errors import Definite
+from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -44,7 +45,8 @@ async def find_unnamed(
 ) -> str | None:
     """Returns what the server says of such a transaction after this checkpoint; None if none is known.
 
-    Raises Transient if the log doesn't come.
+    Raises Transient if the log doesn't come, Definite if the server refuses us, or sends what can't be decoded after
+    that place.
     """
     end, by_coordinates = last.log_end, file_positions.server_of(last.position) is not None
     if end is None or last.server != source.server or by_coordinates:
@@ -52,16 +54,18 @@ async def find_unnamed(
     if not await _skips(source, last.position, end.file):
         return None
     file, _ = await gtid_history.first_file(source, last.position)
-    begins = Coordinates(file, file_positions.FIRST_OFFSET)
+    begins, passed = Coordinates(file, file_positions.FIRST_OFFSET), Coordinates(end.file, end.offset + 1)
     dump = await BinlogDump.from_file(settings, end.file, source.server, journal, end.offset)
+    parser = CommitTimeParser(last.position)
     try:
-        parser = CommitTimeParser(last.position)
         while not parser.reached(begins):
             await dump.receive()
             await asyncio.to_thread(_follow, dump, parser)
     except UnnamedTransaction as found:
         return str(found)
-    except Definite as refusal:
+    except (LogRefused, UndecodableError) as refusal:
+        if isinstance(refusal, UndecodableError) and parser.reached(passed):
+            raise
         log.warning("the log can't be searched for changes without a GTID", file=end.file, error=str(refusal))
     finally:
         dump.close()

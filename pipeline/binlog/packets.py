@@ -44,12 +44,15 @@ _DECIDED_ELSEWHERE: Final = re.compile(
     r"purged required binary logs|purged binary logs|find first log file name|more GTIDs than"
 )
 
+# Another replica of our name, which says nothing of the log.
+_SAME_REPLICA: Final = "same server_uuid/server_id"
+
 # What the server says of a transaction without a GTID.
 _UNNAMED: Final = "anonymous transaction"
 
 # What the server's own words leave open.
 _REMEDIES: Final = {
-    "same server_uuid/server_id": "; another process captures with a copy of this journal: stop one of them",
+    _SAME_REPLICA: "; another process captures with a copy of this journal: stop one of them",
     _UNNAMED: "; a change without a GTID was committed: set gtid_mode = ON, and start Tidemark again",
 }
 
@@ -118,6 +121,10 @@ def _find_frames(
     return _MORE, at, number, count
 
 
+class LogRefused(Definite):
+    """The server can't send its log from the place on that it has come to."""
+
+
 class Packets(Inflow):
     """What the server has sent; `number` is that of the first packet to come."""
 
@@ -135,7 +142,8 @@ class Packets(Inflow):
         """Returns the next complete events, as many as are handled at once; None if there are none.
 
         Raises Transient if a packet isn't the next one (the connection lost something) or the server ended the stream
-        for now, Definite if it can't continue (UnnamedTransaction: at a transaction without a GTID).
+        for now, Definite if it can't continue: UnnamedTransaction at a transaction without a GTID, LogRefused where its
+        log is at fault.
         """
         if self._left:
             return self._left.popleft()
@@ -163,5 +171,6 @@ def _end_error(payload: bytes) -> Transient | Definite:
         told += "".join(remedy for words, remedy in _REMEDIES.items() if words in text)
     if code == _FATAL and _UNNAMED in text:
         return UnnamedTransaction(told)
-    ends = code == _FATAL and not _DECIDED_ELSEWHERE.search(text)
-    return Definite(told) if ends else Transient(told)
+    if code != _FATAL or _DECIDED_ELSEWHERE.search(text):
+        return Transient(told)
+    return Definite(told) if _SAME_REPLICA in text else LogRefused(told)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from actors.source import unnamed_transactions
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
+from pipeline.errors import Definite, UndecodableError
 from tests.integration.service.test_resume import A, B, anew_with, ended, server, snapshots
 from tests.servers.journal_oracle import entries, unequal
 from tests.servers.service import pipeline, running
@@ -82,6 +84,36 @@ async def test_a_change_without_a_gtid_that_ended_capture_is_not_left_out(
     for _ in range(2):
         told = await refused(settings, tmp_path / "journal")
         assert "a change without a GTID was committed" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "begins"),
+    [
+        (Definite("a replica with the same server_uuid/server_id has connected"), False),
+        (UndecodableError("it is no event"), True),
+    ],
+)
+async def test_only_what_is_wrong_at_the_place_is_borne(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Definite, begins: bool
+) -> None:
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        await service.stop()
+    server.sql("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+
+    def follow(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(unnamed_transactions, "_follow", follow)
+    if not begins:
+        assert str(error) in await refused(settings, tmp_path / "journal")
+        return
+    async with running(settings) as service:
+        server.sql("UPDATE shop.a SET v = 6 WHERE id < 9")
+        await service.caught_up(server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", A, B) == []
 
 
 async def test_a_log_that_began_again_with_the_same_history_is_read_on(

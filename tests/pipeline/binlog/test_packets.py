@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog.event_buffer import Frames
-from pipeline.binlog.packets import Packets
+from pipeline.binlog.packets import LogRefused, Packets
 from pipeline.binlog.transaction_ids import UnnamedTransaction
 from pipeline.errors import Definite, Transient
 
@@ -96,7 +96,7 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
 @pytest.mark.parametrize(
     ("payload", "error", "words"),
     [
-        (b"\xff\xd4\x04#HY000it is damaged", Definite, "it is damaged .error 1236"),
+        (b"\xff\xd4\x04#HY000it is damaged", LogRefused, "it is damaged .error 1236"),
         (b"\xff\xd4\x04#HY000The source purged required binary logs", Transient, "required .*error 1236"),
         (
             b"\xff\xd4\x04#HY000A replica with the same server_uuid/server_id as this one has connected",
@@ -116,8 +116,9 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
 def test_what_is_no_event_ends_the_stream(payload: bytes, error: type[Exception], words: str) -> None:
     came = fed(Packets(1), framed([b"\0a", payload], 1))
     assert next(came) == b"a"
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=words) as raised:
         next(came)
+    assert type(raised.value) is error
 
 
 def test_events_that_are_left_come_again_before_others() -> None:
