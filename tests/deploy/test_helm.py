@@ -127,6 +127,42 @@ def test_a_service_with_https_is_asked_by_https(helm: Path, tmp_path: Path) -> N
         assert asked["exec"] == {"command": command} and "httpGet" not in asked
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'name = "shop"\n[ http . tls ]\ncertificate = "server.pem"\n',
+        'name = "shop"\nhttp = { port = 8321, tls = { certificate = "server.pem" } }\n',
+        'http.tls.certificate = "server.pem"\n',
+        'http.tls = { certificate = "server.pem" }\n',
+        '[http]\nport = 8321\n\n# a comment\n  tls = { certificate = "server.pem" }\n',
+        '[http] # ours\r\ntls.certificate = "server.pem"\r\n',
+    ],
+)
+def test_a_service_with_https_is_known_however_its_configuration_says_it(
+    helm: Path, tmp_path: Path, text: str
+) -> None:
+    assert "certificate" in tomllib.loads(text)["http"]["tls"]
+    (tmp_path / "shop.toml").write_bytes(text.encode())
+    with pytest.raises(ToolchainError, match=r"set http\.scheme=HTTPS"):
+        render(helm, "--set-file", f"configuration={tmp_path / 'shop.toml'}")
+
+
+def test_a_service_with_https_is_known_by_its_environment(helm: Path, tmp_path: Path) -> None:
+    env = json.dumps([{"name": "TIDEMARK__HTTP__TLS__CERTIFICATE", "value": "server.pem"}])
+    with pytest.raises(ToolchainError, match=r"set http\.scheme=HTTPS"):
+        render(helm, "--set-json", f"env={env}")
+    other = (
+        '[http]\nport = 8321\n# tls = { certificate = "server.pem" }\n[source]\ntls = { mode = "verify" }\n'
+    )
+    (tmp_path / "shop.toml").write_text(other)
+    render(helm, "--set-file", f"configuration={tmp_path / 'shop.toml'}")
+
+
+def test_values_of_a_release_before_http_are_enough(helm: Path) -> None:
+    """`helm upgrade --reuse-values` brings those alone."""
+    assert by_kind(render(helm, *WATCHED, "--set", "http=null")) == by_kind(render(helm, *WATCHED))
+
+
 def probes(rendered: dict[str, Manifest]) -> Manifest:
     """The container that has them."""
     container: Manifest = rendered["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]

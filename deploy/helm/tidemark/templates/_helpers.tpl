@@ -39,9 +39,25 @@ httpGet:
 {{- end -}}
 {{- end -}}
 
+{{/* How the service is asked, as JSON. `helm upgrade --reuse-values` brings no defaults of what is new in the chart. */}}
+{{- define "tidemark.http" -}}
+{{- merge (deepCopy (.Values.http | default dict)) (dict "scheme" "HTTP" "probeCommand" list) | toJson -}}
+{{- end -}}
+
+{{/* Whether a configuration has [http.tls], in any of the ways in which TOML says it; empty if not. */}}
+{{- define "tidemark.tls" -}}
+{{- $header := "^[ \\t]*\\[[ \\t]*http[ \\t]*\\.[ \\t]*tls[ \\t]*\\]" -}}
+{{- $dotted := "^[ \\t]*http[ \\t]*\\.[ \\t]*tls[ \\t]*[.=]" -}}
+{{- $inline := "^[ \\t]*http[ \\t]*=[ \\t]*\\{(?:[^\\n#]*[{,])?[ \\t]*tls[ \\t]*[.=]" -}}
+{{- $within := "^[ \\t]*\\[[ \\t]*http[ \\t]*\\][^\\n]*\\n(?:[ \\t]*(?:[^\\[\\s][^\\n]*)?\\n)*[ \\t]*tls[ \\t]*[.=]" -}}
+{{- if regexMatch (printf "(?m)(?:%s|%s|%s|%s)" $header $dotted $inline $within) (.configuration | replace "\r\n" "\n") -}}tls{{- end -}}
+{{- range .env -}}{{- if hasPrefix "TIDEMARK__HTTP__TLS" .name -}}tls{{- end -}}{{- end -}}
+{{- end -}}
+
 {{/* The pipelines as JSON: one for each source, or one by itself. What a source doesn't say is as for all. */}}
 {{- define "tidemark.pipelines" -}}
 {{- $all := list -}}
+{{- $http := include "tidemark.http" . | fromJson -}}
 {{- $text := .Values.configuration | default (.Files.Get "files/tidemark.toml") -}}
 {{- $common := dict "configuration" $text "secret" (.Values.secret | default (include "tidemark.name" .)) "env" .Values.env "resources" .Values.resources "storage" .Values.storage "temporary" .Values.temporary -}}
 {{- range $source := .Values.sources | default (list dict) -}}
@@ -52,7 +68,7 @@ httpGet:
 {{- $full = printf "%s-%s" $full $source.name -}}
 {{- $text = tpl $text (dict "source" $source "Template" $.Template) -}}
 {{- end -}}
-{{- if and (regexMatch "(?m)^\\s*\\[\\s*http\\s*\\.\\s*tls\\s*\\]" $text) (eq $.Values.http.scheme "HTTP") -}}
+{{- if and (include "tidemark.tls" (dict "configuration" $text "env" $one.env)) (eq $http.scheme "HTTP") -}}
 {{- fail "the configuration has [http.tls], and the probes would ask by HTTP: set http.scheme=HTTPS" -}}
 {{- end -}}
 {{- $all = append $all (mergeOverwrite $one (dict "fullName" $full "configuration" $text)) -}}
