@@ -11,6 +11,9 @@ may be cut off or replaced at any time. A line counts once its end has been writ
 
 The progress of an accepted signal of this file (`running`, `done`, `failed`) is appended as it happens, by its id and
 without a line. After a restart the present state may be appended once more.
+
+What can't be appended, as on a full disk, is kept and tried again with each poll. If too much is kept, no further line
+is taken. A restart forgets it, and reads those lines again. So an answer may come twice, which its id shows.
 """
 
 import asyncio
@@ -21,7 +24,9 @@ import stat
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
+
+import structlog
 
 from actors.signals.channel import IncomingSignal, signal_state
 from pipeline.errors import Transient
@@ -30,7 +35,12 @@ from pipeline.signals.outcomes import Outcome, outcomes_between
 from pipeline.signals.signal import LONGEST_SIGNAL
 from pipeline.snapshot.checkpoint import Checkpoint
 
+log = structlog.get_logger()
+
 POLL_S = 0.25
+
+# With this many answers that can't be written, no further line is taken.
+MOST_UNWRITTEN: Final = 1024
 
 # Bytes read at once.
 _PIECE = 1 << 20
@@ -59,6 +69,9 @@ class SignalFile:
         self._known = b""  # the last bytes before that
         self._rest = b""
         self._accepted: set[str] = set()
+        self._unwritten: deque[Mapping[str, str | int]] = deque()
+        self._writing = asyncio.Lock()
+        self._fails = False
         self._told: Checkpoint | None = None
 
     async def receive(self) -> IncomingSignal:
@@ -66,9 +79,11 @@ class SignalFile:
         if self._seen is None:
             self._seen = await asyncio.to_thread(self._answered_lines)
         while True:
-            while not self._lines:
-                await asyncio.to_thread(self._read)
+            while not self._lines or len(self._unwritten) >= MOST_UNWRITTEN:
+                await self._write()
                 if not self._lines:
+                    await asyncio.to_thread(self._read)
+                if not self._lines or self._unwritten:
                     await asyncio.sleep(self._poll_s)
             line = self._lines.popleft()
             digest = hashlib.sha256(line).hexdigest()[:16]
@@ -80,7 +95,7 @@ class SignalFile:
         come = [state for state in outcomes_between(self._told, checkpoint) if state.id in self._accepted]
         self._told = checkpoint
         if come:
-            await asyncio.to_thread(self._append, *(state.to_json() for state in come))
+            await self._write(*(state.to_json() for state in come))
 
     def status(self) -> dict[str, Any]:
         """Which file it is."""
@@ -109,9 +124,28 @@ class SignalFile:
                 record["lines"] = max(self._met[digest], self._rejected[digest] + 1)
                 self._rejected[digest] = int(record["lines"])
                 self._seen.discard(digest)
-            await asyncio.to_thread(self._append, record)
+            await self._write(record)
 
         return answer
+
+    async def _write(self, *records: Mapping[str, str | int]) -> None:
+        """Appends these after those that couldn't be appended yet, or keeps them all."""
+        self._unwritten.extend(records)
+        async with self._writing:
+            if not (rest := tuple(self._unwritten)):
+                return
+            try:
+                await asyncio.to_thread(self._append, *rest)
+            except (OSError, Transient) as error:
+                if not self._fails:
+                    log.warning(
+                        "the answers to signals can't be written", file=str(self._answers), error=str(error)
+                    )
+                self._fails = True
+                return
+            self._fails = False
+            for _ in rest:
+                self._unwritten.popleft()
 
     def _read(self) -> None:
         """Take in the whole lines that were written since."""

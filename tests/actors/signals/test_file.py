@@ -1,15 +1,16 @@
 """The file channel: over real files that grow, are cut off and replaced, and across restarts."""
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.signals import file
 from actors.signals.file import SignalFile
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAccepted, SignalRejected
@@ -28,8 +29,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
+    with path.open("a", encoding="utf-8") as signals:
+        signals.write(text)
 
 
 def overwrite(path: Path, content: bytes) -> None:
@@ -214,13 +215,54 @@ async def test_what_is_no_regular_file_is_neither_read_nor_written(path: Path, k
     other, wrong = path.with_name("other"), path.with_name(name)
     other.write_text(PAUSE)
     channel = SignalFile(path, 0.01)
-    begun = channel.receive
+    MAKES[kind](wrong, other)
     if wrong != path:
         append(path, PAUSE)
-        arrived = await channel.receive()
-        begun = partial(arrived.answer, SignalAccepted("p", "paused"))  # type: ignore[assignment]
-    MAKES[kind](wrong, other)
     async with asyncio.timeout(60):
         with pytest.raises(Transient, match=f"signals.file: .*{name}"):
-            await begun()
+            await channel.receive()
     assert other.read_text() == PAUSE
+
+
+@pytest.mark.parametrize("kind", MAKES)
+async def test_answers_wait_for_a_regular_file(
+    path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, wrong = path.with_name("other"), path.with_name(path.name + ".answers")
+    other.write_text(PAUSE)
+    append(path, PAUSE + RESUME)
+    channel = SignalFile(path, 0.01)
+    arrived = [await channel.receive() for _ in range(2)]
+    MAKES[kind](wrong, other)
+    async with asyncio.timeout(60):
+        await arrived[0].answer(SignalAccepted("p", "paused"))
+        await arrived[1].answer(SignalAccepted("r", "resumed"))
+    await nothing(channel)
+    assert other.read_text() == PAUSE
+    told = capsys.readouterr().out
+    assert told.count("the answers to signals can't be written") == 1 and f"{path}.answers" in told
+    if wrong.is_dir() and not wrong.is_symlink():
+        wrong.rmdir()
+    else:
+        wrong.unlink()
+    await nothing(channel)
+    assert [answer["id"] for answer in answers(path)] == ["p", "r"]
+
+
+async def test_answers_that_find_no_room_are_written_later_and_lines_wait_for_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "MOST_UNWRITTEN", 2)
+    append(path, "".join(f'{{"id":"{number}"}}\n' for number in range(3)))
+    channel = SignalFile(path, 0.01)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        for number in range(2):
+            await (await channel.receive()).answer(SignalRejected(f"{number}", "no such signal"))
+        await nothing(channel)
+    assert await texts(channel, 1) == ['{"id":"2"}']
+    assert [answer["id"] for answer in answers(path)][-2:] == ["0", "1"]
