@@ -43,6 +43,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
+from pipeline.journal.missing_generations import LostScans
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import Batch, Pieces
@@ -127,6 +128,8 @@ class SparkSink(Actor[ToSparkSink]):
         self._freshness: float | None = None
         # Whether the journal doesn't know yet that the lake was compared with its end.
         self._unchecked = True
+        # The tables that the journal knows to have lost rows in the lake.
+        self._lost: LostScans = {}
         self._closing: asyncio.Task[Any] | None = None
         self._breaks_off = False
         self._calls: set[asyncio.Future[Any]] = set()
@@ -287,14 +290,18 @@ class SparkSink(Actor[ToSparkSink]):
                 if self._unchecked:  # before the lake has anything that a crash would find ahead of it
                     await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER)
                     self._unchecked = False
+                if (lost := self._state.so_far.lost) != self._lost:  # a crash within the batch would hide it
+                    await self._in_thread(self._journal.consumers.record_lost, LAKE_CONSUMER, lost)
+                    self._lost = lost
                 return await self._in_thread(self._read_batch, after, through)
             case spark_sink.DeliverTable():
                 return await self._deliver(self._up, order)
-            case spark_sink.ReportProgress(batch, reported, seconds):
+            case spark_sink.ReportProgress(batch, reported, seconds, lost):
                 self._measure_batch(batch, seconds)
                 await self._in_thread(
-                    self._journal.consumers.record_progress, LAKE_CONSUMER, batch.through, reported
+                    self._journal.consumers.record_progress, LAKE_CONSUMER, batch.through, reported, lost
                 )
+                self._lost = lost
                 return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
@@ -366,15 +373,16 @@ class SparkSink(Actor[ToSparkSink]):
         consumers = self._journal.consumers
         known = consumers.all()[LAKE_CONSUMER]
         segment = whole = spark_sink.complete_through(reported, known.segment, known.reported)
-        consumers.record_progress(LAKE_CONSUMER, segment, reported)
+        self._lost = lost = known.lost
+        consumers.record_progress(LAKE_CONSUMER, segment, reported, lost)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
-            consumers.record_progress(LAKE_CONSUMER, segment)
+            consumers.record_progress(LAKE_CONSUMER, segment, lost=lost)
         if segment > whole:
-            return spark_sink.GapFound(whole, self._journal.entry(first))
+            return spark_sink.GapFound(whole, self._journal.entry(first), lost)
         if segment < first:
-            return spark_sink.BeginningFound(whole)
-        return spark_sink.CursorFound(whole, self._journal.entry(whole).checkpoint)
+            return spark_sink.BeginningFound(whole, lost)
+        return spark_sink.CursorFound(whole, self._journal.entry(whole).checkpoint, lost)
 
     def _read_batch(self, after: int, through: int) -> spark_sink.BatchRead:
         """Raises Transient if retention has removed what comes next: the next sink finds out what the lake lacks."""

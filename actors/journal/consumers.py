@@ -16,12 +16,15 @@ compared its output with it.
 import json
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from actors.journal.files import Files
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, first_segment
 from actors.runtime.filesystem import TEMPORARY
 from pipeline.errors import Definite
+from pipeline.journal.missing_generations import LostScans
+from pipeline.schema.table_schema import TableId
 
 CONSUMERS = "consumers"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -33,13 +36,14 @@ class Consumer:
 
     `reported`: the segment that its output reported at that time; None if the output lacks something older.
     `unchecked_end`: the segment with which the journal ended before the writer began. The output must not be ahead of
-    it. None once that is checked.
+    it. None once that is checked. `lost`: the tables whose changes in its output don't add up to their rows.
     """
 
     segment: int
     reported_at: int
     reported: int | None
     unchecked_end: int | None = None
+    lost: LostScans = field(default_factory=dict)
 
 
 class Consumers:
@@ -48,14 +52,21 @@ class Consumers:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def record_progress(self, name: str, segment: int, reported: int | None = None) -> None:
+    def record_progress(
+        self, name: str, segment: int, reported: int | None = None, lost: LostScans | None = None
+    ) -> None:
         """This consumer has everything through the segment, or never will have what it lacks.
 
-        Its output isn't ahead of the journal.
+        Its output isn't ahead of the journal. `lost`: as the Consumer has it; None for nothing.
         """
         if not _NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
-        self._put(name, Consumer(segment, time.time_ns() // 1000, reported))
+        self._put(name, Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {}))
+
+    def record_lost(self, name: str, lost: LostScans) -> None:
+        """Records what a consumer has lost, if it's known."""
+        if (known := self.all().get(name)) is not None:
+            self._put(name, replace(known, lost=lost))
 
     def leave_unchecked(self, name: str, end: int) -> None:
         """Records that the journal ends with this segment, if a consumer is known and no earlier end is unchecked."""
@@ -70,9 +81,15 @@ class Consumers:
             self._put(name, replace(known, unchecked_end=None))
 
     def _put(self, name: str, consumer: Consumer) -> None:
-        value = {"segment": consumer.segment, "told_at": consumer.reported_at, "said": consumer.reported}
+        value: dict[str, Any] = {
+            "segment": consumer.segment,
+            "told_at": consumer.reported_at,
+            "said": consumer.reported,
+        }
         if consumer.unchecked_end is not None:
             value["unchecked_end"] = consumer.unchecked_end
+        if consumer.lost:
+            value["lost"] = [[t.database, t.name, sorted(ids)] for t, ids in sorted(consumer.lost.items())]
         self._files.put(f"{CONSUMERS}/{name}{JSON_SUFFIX}", json.dumps(value).encode())
 
     def all(self) -> dict[str, Consumer]:
@@ -88,6 +105,7 @@ class Consumers:
                     int(value["told_at"]),
                     value.get("said"),
                     value.get("unchecked_end"),
+                    {TableId(d, t): frozenset(ids) for d, t, ids in value.get("lost", ())},
                 )
             except FileNotFoundError:
                 continue  # it was forgotten meanwhile

@@ -8,13 +8,20 @@ complete generation. Until the segment with such a generation, the consumer leav
 coordinator begins a generation again only if it is still the one that the request names. So a request that is repeated
 or was lost does no harm. The journal shows what came of it, so nothing has to be remembered.
 
-A table without a mirror has only changes, and is taken from the journal's beginning.
+A table without a mirror has only changes, and is taken from the journal's beginning. If it has no key, and a scan has
+read it, its changes don't add up to its rows in such a consumer. Only another scan makes them do so. The journal's
+segments don't show that, so the consumer has to remember it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Completed
+
+# Tables of which a consumer lacks a scan or changes after it, each with its complete snapshots that came before.
+LostScans = Mapping[TableId, frozenset[str]]
 
 
 def incomplete_generations(
@@ -32,3 +39,27 @@ def incomplete_generations(
         and table not in checkpoint.stopped
         and mirror.since < beginning
     }
+
+
+def scans_before(tables: Collection[TableId], first: Entry) -> dict[TableId, frozenset[str]]:
+    """Returns those of the tables that were scanned before this segment, with which the journal begins."""
+    chunks = {sealed.chunk.table for sealed in first.chunks}
+    there = first.checkpoint
+    return {table: _complete_snapshots(table, there) for table in tables if table in there.scanned - chunks}
+
+
+def lost_by(lost: LostScans, checkpoint: Checkpoint) -> dict[TableId, frozenset[str]]:
+    """Returns those tables that haven't been scanned again at a checkpoint."""
+    return {
+        table: known
+        for table, known in lost.items()
+        if table in checkpoint.scanned and _complete_snapshots(table, checkpoint) <= known
+    }
+
+
+def _complete_snapshots(table: TableId, checkpoint: Checkpoint) -> frozenset[str]:
+    return frozenset(
+        snapshot.id
+        for snapshot in checkpoint.snapshots
+        if isinstance(snapshot.tables.get(table), Completed) and snapshot.fills(table)
+    )

@@ -61,6 +61,8 @@ class LakeConsumerProgress:
         """Why the lake doesn't keep all of a table, None if it does."""
         if self.state.settings.keep_changelog_hours and not self._has_mirror(table):
             return "has no mirror, and its changelog keeps changes for keep_changelog_hours only"
+        if table in self.state.so_far.lost:
+            return "lacks rows that the journal removed before the lake had them: request a blocking snapshot"
         return None
 
     def of(self, table: TableId) -> TableProgress:

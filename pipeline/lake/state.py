@@ -7,6 +7,7 @@ from typing import Final
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.gtid.gtid_set import NO_GTIDS
+from pipeline.journal.missing_generations import LostScans
 from pipeline.lake.background import Background, LakeTables
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.lake.verification.runs import runs_of
@@ -56,7 +57,8 @@ class LakeProgress:
     tables that wait for a mirror which the journal has all of (`pipeline.journal.missing_generations`). `aside`: those
     that failed and pause. `whole`: the segment through which both have everything; `bare`: tables whose mirror is
     missing (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that have failed and aren't wholly delivered
-    since; `ahead`: where the others are while such tables catch up.
+    since; `ahead`: where the others are while such tables catch up. `lost`: tables without a mirror whose changes here
+    don't add up to their rows (`pipeline.journal.missing_generations`).
     """
 
     segment: int = 0
@@ -70,6 +72,7 @@ class LakeProgress:
     aside: frozenset[TableId] = frozenset()
     failed: Mapping[TableId, Failed] = field(default_factory=dict)
     ahead: Ahead | None = None
+    lost: LostScans = field(default_factory=dict)
 
     @property
     def left_out(self) -> frozenset[TableId]:

@@ -13,7 +13,8 @@ sink is killed in the middle of a batch, it delivers that batch again. `missing_
 something, until their mirrors have begun again (`pipeline.journal.missing_generations`). A batch ends where one of them
 can be delivered again. Until then the tables continue to say that all have everything through the segment before the
 gap, so a restart finds the gap again. A table that capture has stopped begins no other generation by itself. It stops
-in the lake too, and readers see none of its incomplete one.
+in the lake too, and readers see none of its incomplete one. Of a table without a key that was scanned before, the
+journal remembers for the sink that its changes in the lake don't add up to its rows, until another scan.
 
 **Types by rule.** A table begins again if the rules want other types than its columns have. The sink requests another
 generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
@@ -44,7 +45,7 @@ from pipeline.config.lake_types import forms_differ
 from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.errors import Backoff, Definite, InvariantBroken
 from pipeline.journal.entry import Entry
-from pipeline.journal.missing_generations import incomplete_generations
+from pipeline.journal.missing_generations import LostScans, incomplete_generations, lost_by, scans_before
 from pipeline.lake import background
 from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import (
@@ -109,10 +110,14 @@ class TableFound:
 
 @dataclass(frozen=True, slots=True)
 class CursorFound:
-    """The lake has everything `through` a segment that the journal still has, with its checkpoint."""
+    """The lake has everything `through` a segment that the journal still has, with its checkpoint.
+
+    `lost`: as the journal knows it from before (`LakeProgress.lost`), here and below.
+    """
 
     through: int
     checkpoint: Checkpoint
+    lost: LostScans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,7 @@ class GapFound:
 
     through: int
     first: Entry
+    lost: LostScans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,7 @@ class BeginningFound:
     """The lake has everything `through` a segment, and the journal begins with the next one."""
 
     through: int
+    lost: LostScans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +285,13 @@ class ReportProgress:
     """Tell the journal that everything is delivered through the batch's end.
 
     `reported`: the segment that the tables report, None if that must not count. `seconds`: how long the batch took.
+    `lost`: as of the batch's end (`LakeProgress.lost`).
     """
 
     batch: Batch
     reported: int | None
     seconds: float
+    lost: LostScans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -656,7 +665,7 @@ def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Ne
     """Begins at the place that was found, and reports what the lake lacks of the journal before it."""
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
-        case CursorFound(through, then):
+        case CursorFound(through, then, lost):
             bare = mirror_rules.tables_without_mirror(so_far.tables, then.mirrors, state.rules)
             so_far = replace(
                 so_far,
@@ -664,20 +673,24 @@ def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Ne
                 whole=through,
                 checkpoint=then,
                 bare=IncompleteTables(bare, then.scn),
+                lost=lost,
             )
             tell = (ReportMissingMirrors(bare),) if bare else ()
-        case GapFound(through, first):
+        case GapFound(through, first, lost):
             segment = first.segment - 1
             behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).may_lack(segment))
             lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
             late = IncompleteTables(lacking, first.first_scn - 1)
-            so_far = replace(so_far, segment=segment, whole=through, late=late)
             mirrored = late.tables & first.checkpoint.mirrors.keys()
+            others = late.tables - mirrored
+            lost = {**lost, **scans_before(others, first)}
+            so_far = replace(so_far, segment=segment, whole=through, late=late, lost=lost)
             tell = (ReportGap(mirrored, first.segment),) if mirrored else ()
-            if others := late.tables - mirrored:
+            if others:
                 tell = (*tell, ReportLostChanges(others, first.segment))
-        case BeginningFound(through):
-            so_far = replace(so_far, segment=through, whole=through)
+        case BeginningFound(through, lost):
+            # A lake that has nothing lacks nothing of a journal that has all.
+            so_far = replace(so_far, segment=through, whole=through, lost=lost if through else {})
         case _:
             assert_never(place)
     state, orders = _read_next_batch(replace(state, so_far=so_far), joining.sealed)
@@ -769,8 +782,10 @@ def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Nex
         segment=batch.through,
         checkpoint=batch.checkpoint,
         reported=max(delivering.reported, 0 if there else -1),
+        lost=lost_by(state.so_far.lost, batch.checkpoint),
     )
-    tell = ReportProgress(batch, None if so_far.left_out else so_far.reported, now - delivering.began)
+    reported = None if so_far.left_out else so_far.reported
+    tell = ReportProgress(batch, reported, now - delivering.began, so_far.lost)
     so_far = _end_catching_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(delivering.sealed))
     return state, (tell, *_request_lacking_mirrors(state, batch.checkpoint), *_request_repair(state, now))

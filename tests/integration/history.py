@@ -126,6 +126,7 @@ class History:
         self.segment = 0
         self.sealed_scn = 0
         self.snapshots: tuple[Snapshot, ...] = ()
+        self.scanned: frozenset[TableId] = frozenset()
         self.stopped: dict[TableId, str] = {}
 
     def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
@@ -219,6 +220,7 @@ class History:
             mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
             snapshots=self.snapshots,
             stopped=dict(self.stopped),
+            scanned=self.scanned,
         )
         named = [piece.schema for piece in sealed] + list(checkpoint.schemas.values())
         named += [each.alteration.schema for each in self.altered]

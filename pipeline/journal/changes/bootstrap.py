@@ -91,10 +91,11 @@ def lake_place(
             raise LakeWithout(
                 f"tables: {table} was stopped: {reason}; recapture it, or name the other tables"
             )
-        if reason := _never_read(table, newest) or lake.never_whole(table):
-            raise LakeWithout(f"tables: {table} {reason}, or name the other tables")
-        if lacks := _lacks(table, progress, lake, newest, restarts):
+        reason = _never_read(table, newest)
+        if not reason and (lacks := _lacks(table, progress, lake, newest, restarts)):
             raise LakeBehind(f"tables: {table} can't be read in the lake yet: {lacks}")
+        if reason := reason or lake.never_whole(table):
+            raise LakeWithout(f"tables: {table} {reason}, or name the other tables")
     return LakePlace(lake.whole, {table: progress.read_at for table, progress in found.items()})
 
 

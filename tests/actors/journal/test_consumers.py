@@ -9,6 +9,7 @@ from actors.journal.consumers import CONSUMERS, Consumers
 from actors.journal.files import Files, LocalFiles
 from actors.journal.writer_epochs import FIRST
 from pipeline.errors import Definite
+from pipeline.schema.table_schema import TableId
 
 
 @pytest.fixture
@@ -28,6 +29,22 @@ def test_what_a_consumer_told_last_is_known_to_all(files: Files) -> None:
     assert (told["lake"].reported, told["topics"].reported) == (5, None)
     assert {name: consumer.segment for name, consumer in told.items()} == {"lake": 7, "topics": 9}
     assert told["lake"].reported_at >= told["topics"].reported_at > 1_700_000_000_000_000
+
+
+def test_what_a_consumer_has_lost_is_remembered_until_it_reports_otherwise(files: Files) -> None:
+    consumers, lost = Consumers(files), {TableId("shop", "log"): frozenset({"s1", "s2"})}
+    consumers.record_lost("lake", lost)
+    assert consumers.all() == {}
+    consumers.record_progress("lake", 3)
+    assert consumers.all()["lake"].lost == {}
+    consumers.record_lost("lake", lost)
+    consumers.leave_unchecked("lake", 4)
+    consumers.checked("lake")
+    assert (consumers.all()["lake"].segment, consumers.all()["lake"].lost) == (3, lost)
+    consumers.record_progress("lake", 5, 5, lost)
+    assert consumers.all()["lake"].lost == lost
+    consumers.record_progress("lake", 6, 5)
+    assert consumers.all()["lake"].lost == {}
 
 
 @pytest.mark.parametrize("name", ["", "Lake", "../lake", "a b", "x" * 64])

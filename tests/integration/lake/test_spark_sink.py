@@ -39,6 +39,7 @@ from pipeline.messages.topology import ActorName, inbox
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot
 from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, History, Table
 from tests.servers.sink import sink_ports
@@ -347,6 +348,42 @@ async def test_tables_that_got_nothing_for_long_are_not_begun_anew_when_what_had
     shutil.rmtree(house.root)
     async with house.life() as running:
         await house.until(lambda: house.sink.status()["late"] != [], running)
+
+
+@pytest.mark.full
+async def test_a_scan_that_the_lake_lacks_is_known_until_there_is_another(house: House) -> None:
+    """A lake is added when the journal has removed the scan of a table without a key."""
+    history, store = house.history, house.history.store
+    log = history.table(replace(table("log"), key=()), mirror=None)
+    history.scanned = frozenset({log.schema.table})
+    house.orders.mirror = house.items.mirror = None  # or a restart finds the gap again, while they are late
+
+    def scan(name: str) -> None:
+        history.snapshots += (Snapshot(name, {log.schema.table: Completed(Progress())}),)
+        history.transaction((log, "c", (1, 1)))
+        history.seal()
+
+    def lost() -> str:
+        return house.reached[-1].never_whole(log.schema.table) or ""
+
+    scan("s1")
+    history.seal()
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 1
+    for life in range(2):
+        async with house.life() as running:
+            await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
+            await house.write(life, 2)
+            await house.until(house.arrived, running)
+            assert "request a blocking snapshot" in lost(), life
+            if life:
+                scan("s2")
+                await house.mailbox.put(SEALED, SegmentSealed(history.segment))
+                await house.until(house.arrived, running)
+                assert not lost()
+            house.mailbox.close()
+            await running
+    assert store.consumers.all()[LAKE_CONSUMER].lost == {}
 
 
 def killed(spark: Spark) -> None:

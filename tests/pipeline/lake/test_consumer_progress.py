@@ -138,6 +138,13 @@ def test_a_changelog_alone_is_whole_only_if_it_keeps_all() -> None:
     assert kept.never_whole(ITEMS.table) is None
 
 
+def test_a_table_whose_scan_the_lake_lacks_is_not_whole() -> None:
+    lost = {ITEMS.table: frozenset({"s1"})}
+    story = begun({ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint, lost), entry(3))
+    assert "request a blocking snapshot" in (told(story).never_whole(ITEMS.table) or "")
+    assert told(story).never_whole(ORDERS) is None
+
+
 def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:
     story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
     story.after(SegmentSealed(4)).read(entry(4, V1)).after(TableFailed(ORDERS, "no room"))

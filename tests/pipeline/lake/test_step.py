@@ -288,6 +288,31 @@ def test_a_table_without_a_mirror_is_not_said_to_be_read_again_behind_a_gap() ->
     assert lost == ReportLostChanges(frozenset({ITEMS.table}), 5)
 
 
+def test_a_scan_that_the_journal_removed_is_lost_until_a_batch_brings_another() -> None:
+    scanned, done = frozenset({ITEMS.table}), Completed(Progress())
+
+    def items(segment: int, *names: str) -> Entry:
+        snapshots = tuple(Snapshot(name, {ITEMS.table: done}) for name in names)
+        made = of(ITEMS.table, segment)
+        return replace(made, checkpoint=replace(made.checkpoint, snapshots=snapshots, scanned=scanned))
+
+    lost = {ITEMS.table: frozenset({"s1"})}
+    story = begun({ITEMS.table: had(2, 2)}, GapFound(2, items(5, "s1")), items(6, "s1"))
+    assert story.state.so_far.lost == lost
+    story.after(SegmentSealed(6)).read(items(5, "s1"), items(6, "s1"))
+    assert story.after(TableDelivered(ITEMS.table, had(6, 4))).only(ReportProgress).lost == lost
+    story.after(ProgressReported(), SegmentSealed(7)).read(items(7, "s1", "s2"))
+    assert story.state.so_far.lost == lost
+    assert story.after(TableDelivered(ITEMS.table, had(7, 6))).only(ReportProgress).lost == {}
+    # A restart has it from the journal. A lake that begins with the journal's first segment lacks nothing.
+    for place, known in (
+        (CursorFound(6, items(6, "s1").checkpoint, lost), lost),
+        (BeginningFound(6, lost), lost),
+        (BeginningFound(0, lost), {}),
+    ):
+        assert begun({ITEMS.table: had(6, 6)}, place, items(6, "s1")).state.so_far.lost == known
+
+
 def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() -> None:
     first, end = of(ITEMS.table, 5, {ORDERS: Ready(0)}), of(ORDERS, 8, {ORDERS: Ready(0)})
     for each in (first, end):
