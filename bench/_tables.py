@@ -11,24 +11,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
+from actors.http.server import HttpServer
 from actors.lake.spark_session import Spark
+from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import LifeState
 from actors.service import warm_up
 from actors.service.assembly import Assembly
 from actors.spark_sink import SparkSink
+from actors.status.status_board import StatusBoard
 from bench._lake import JVM_MEMORY
 from bench._service import noted, source
 from deploy.toolchain.parts import locate
 from pipeline import metrics as catalogue
 from pipeline.config.settings import (
+    HttpSettings,
     JournalSettings,
     LakeSettings,
     Settings,
@@ -62,7 +66,7 @@ _tables.main(sys.argv[1])
 class Order:
     """The service captures the tables that match, `count` of them, in `folder`; `port` leads to the server.
 
-    `data`: it takes a first snapshot of them.
+    `data`: it takes a first snapshot of them. `serves`: it has an HTTP server.
     """
 
     port: int
@@ -70,12 +74,14 @@ class Order:
     tables: str
     count: int
     data: bool = True
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the service has seen so far: the JVM's process id, when every table could be read (s since the epoch, None
-    before), the position that the lake has, and the ages (s) of sampled changes when they could be read.
+    before), the position that the lake has, and the ages (s) of sampled changes when they could be read. `url`: of its
+    HTTP server, if it has one.
 
     Without data a table can be read as soon as all actors are ready: its first change makes it.
     """
@@ -84,6 +90,7 @@ class Seen:
     readable: float | None
     position: str
     freshness: list[float]
+    url: str | None = None
 
 
 class Service:
@@ -169,7 +176,8 @@ def _settings(order: Order) -> Settings:
 
 
 async def _run(order: Order) -> None:
-    async with running(_settings(order), Assembly) as service:
+    async with running(_settings(order), Assembly) as service, AsyncExitStack() as stack:
+        url = await stack.enter_async_context(_served(service, order)) if order.serves else None
         observed = noted(service.assembly.metrics, catalogue.FRESHNESS)[catalogue.FRESHNESS]
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, service.supervisor.stop)
@@ -178,10 +186,29 @@ async def _run(order: Order) -> None:
             if (sink := _sink(service)) is not None:
                 if readable is None and _is_readable(service, sink, order):
                     readable = time.time()
-                _write(Path(order.folder), sink, readable, observed)
+                _write(Path(order.folder), sink, readable, observed, url)
             await asyncio.wait({service.outcome}, timeout=_LOOK_EVERY_S if readable is None else 0.5)
     outcome = service.outcome.result()
     sys.exit(outcome.code)
+
+
+@asynccontextmanager
+async def _served(service: Running, order: Order) -> AsyncIterator[str]:
+    """The address of the service's HTTP server."""
+    assembly, supervisor = service.assembly, service.supervisor
+    board = StatusBoard("bench", supervisor, assembly.mailboxes, assembly.metrics, RecentEvents())
+    address = Path(order.folder, "http.json")
+    server = HttpServer(
+        HttpSettings(),
+        address,
+        board,
+        assembly.metrics,
+        assembly.requests,
+        assembly.applied,
+        assembly.changes,
+    )
+    async with server as served:
+        yield served.url
 
 
 def _sink(service: Running) -> SparkSink | None:
@@ -211,11 +238,13 @@ def _all_readable(sink: SparkSink, count: int) -> bool:
     )
 
 
-def _write(folder: Path, sink: SparkSink, readable: float | None, freshness: list[float]) -> None:
+def _write(
+    folder: Path, sink: SparkSink, readable: float | None, freshness: list[float], url: str | None
+) -> None:
     assert sink._up is not None
     spark, so_far = sink._up.spark, sink._state.so_far
     jvm = spark.pid if isinstance(spark, Spark) else None
     position = str((so_far.ahead or so_far).checkpoint.position)
     beside = _seen_file(folder).with_suffix(".new")
-    beside.write_text(json.dumps(asdict(Seen(jvm, readable, position, freshness))))
+    beside.write_text(json.dumps(asdict(Seen(jvm, readable, position, freshness, url))))
     beside.replace(_seen_file(folder))

@@ -7,7 +7,9 @@ counted when the live view has them. The age of every sampled change of that tim
 behind: no figure is told before it has all of them, or the longest wait is over. In the end the live view of some
 tables must have what the source has.
 
-Then the service captures tables in which nothing changes, without a first snapshot: how long a start with them takes,
+Then readers of `/changes` follow three such tables, and the age of changes is counted without and with them.
+
+Last, the service captures tables in which nothing changes, without a first snapshot: how long a start with them takes,
 and which share of a core the service takes while it idles.
 
 The curves are drawn into `build/bench/scale.png`.
@@ -32,6 +34,7 @@ from typing import Final
 from actors.lake.live_view import live_view
 from bench import _tables
 from bench._commits import plain_spark
+from bench._consumers import consumers
 from bench._curves import Chart, Points, draw_png
 from bench._logs import DATABASE, server
 from bench._processes import processor_s, resident_mib
@@ -45,6 +48,9 @@ from pipeline.schema.table_schema import TableId
 
 _COUNTS: Final = (1, 10, 100, 300)
 _IDLE_COUNTS: Final = (1, 1_000, 10_000)
+_CONSUMERS: Final = (0, 10, 100)
+# So many tables change while consumers read.
+_FOLLOWED: Final = 3
 _ROWS: Final = 10
 _TRANSACTIONS_PER_S: Final = 1_000
 _WATCH_S: Final = 60.0
@@ -108,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="*", type=int, default=_COUNTS, help="numbers of tables")
     parser.add_argument("--idle", nargs="*", type=int, default=_IDLE_COUNTS, help="numbers of idle tables")
+    parser.add_argument("--consumers", nargs="*", type=int, default=_CONSUMERS, help="numbers of readers")
     parser.add_argument("--rate", type=int, default=_TRANSACTIONS_PER_S, help="transactions a second")
     parser.add_argument("--scale", type=float, default=1.0, help="of the time of all transactions")
     asked = parser.parse_args()
@@ -120,6 +127,11 @@ def main() -> None:
             say(f"  {came[count].start_s=:.1f} {came[count].stop_s=:.1f} {came[count].behind_s=:.1f}")
             figures.extend(_figures(count, asked.rate, came[count]))
         figures.extend(_exponents(came))
+        followed: dict[int, Sequence[float]] = {}
+        for number in asked.consumers:
+            say(f"{number:,} consumers")
+            followed[number] = _consumed(locate(), number, asked.rate, _WATCH_S * asked.scale)
+        figures.extend(_consumer_figures(followed))
         for count in asked.idle:
             say(f"{count:,} idle tables")
             idled[count] = _idled(locate(), count, _WATCH_S * asked.scale)
@@ -185,6 +197,38 @@ def _followed(
         (cores[0], cores[1]),
         (memory[0], memory[1]),
     )
+
+
+def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Sequence[float]:
+    """Returns the ages (s) of changes while so many consumers read them from the service."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
+        server(parts, {"innodb_buffer_pool_size": "1G"}) as mysql,
+    ):
+        _fill(mysql, _FOLLOWED)
+        order = Order(mysql.port, f"{folder}/kept", rf"{DATABASE}\.small_\d+", _FOLLOWED, serves=True)
+        with _tables.serving(order) as service:
+            _ready_after(service)
+            url = service.seen().url
+            assert url is not None
+            with writers(mysql, _FOLLOWED, rate, "write_tables"), consumers(url, number):
+                time.sleep(watch_s / 4)  # the JVM's code is compiled meanwhile
+                samples, used = len(service.seen().freshness), processor_s(service.pid)
+                time.sleep(watch_s)
+                cores = (processor_s(service.pid) - used) / watch_s
+                say(f"  {number:,} consumers: {cores:.2f} cores of Python")
+                return service.seen().freshness[samples:]
+
+
+def _consumer_figures(followed: dict[int, Sequence[float]]) -> Iterator[Figure]:
+    if not followed:
+        return
+    fewest = followed[min(followed)]
+    for number, freshness in sorted(followed.items()):
+        for share, _ in _FRESH_ALLOWED_S:
+            peer = Peer("with the fewest", quantile(fewest, share))
+            name = f"{number:,} consumers: commit to live view, p{100 * share:.0f}"
+            yield Figure(name, quantile(freshness, share), "s", peer)
 
 
 def _idled(parts: Parts, count: int, watch_s: float) -> Idled:

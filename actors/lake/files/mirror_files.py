@@ -40,13 +40,14 @@ class MirrorFiles:
         Raises Definite if the file has no column for a part of the key.
         """
         found = BitMap64()
-        if not keys.may_be_in(json.loads(file.get("stats") or "{}")):
+        ranges = keys.ranges(json.loads(file.get("stats") or "{}"))
+        if ranges is None:
             return found
         with self._opened(file) as parquet:
             names = _columns(file["path"], parquet.schema_arrow.names, keys.names)
             before = 0
             for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
-                places = before + keys.rows([batch.column(name) for name in names])
+                places = before + keys.rows([batch.column(name) for name in names], ranges)
                 found |= BitMap64(places.astype(np.uint64))
                 before += batch.num_rows
         return found

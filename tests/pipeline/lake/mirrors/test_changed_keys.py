@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ TYPES = {
 
 
 @st.composite
-def keyed(draw: st.DrawFn) -> tuple[list[pa.DataType], list[tuple[object, ...]], list[tuple[object, ...]]]:
+def keyed(draw: st.DrawFn) -> tuple[list[pa.DataType], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """The types of a key, changed keys and a file's rows."""
     types = draw(st.lists(st.sampled_from([*TYPES]), min_size=1, max_size=4))
     key = st.tuples(*(TYPES[type_] for type_ in types))
@@ -37,6 +38,11 @@ def columns(types: Sequence[pa.DataType], rows: Sequence[tuple[object, ...]]) ->
     return [pa.array([row[at] for row in rows], type_) for at, type_ in enumerate(types)]
 
 
+def places(keys: ChangedKeys, columns: Sequence[pa.Array], **statistics: Any) -> list[int]:
+    ranges = keys.ranges(statistics)
+    return [] if ranges is None else keys.rows(columns, ranges).tolist()
+
+
 def changed(types: Sequence[pa.DataType], rows: Sequence[tuple[object, ...]]) -> ChangedKeys:
     there = {f"k{at}": pa.chunked_array([column]) for at, column in enumerate(columns(types, rows))}
     numbers = {name for name, column in there.items() if pa.types.is_integer(column.type)}
@@ -45,25 +51,32 @@ def changed(types: Sequence[pa.DataType], rows: Sequence[tuple[object, ...]]) ->
 
 @given(keyed())
 def test_the_rows_are_found_that_a_comparison_of_each_with_each_finds(
-    case: tuple[list[pa.DataType], list[tuple[object, ...]], list[tuple[object, ...]]],
+    case: tuple[list[pa.DataType], list[tuple[Any, ...]], list[tuple[Any, ...]]],
 ) -> None:
     types, keys, rows = case
-    found = changed(types, keys).rows(columns(types, rows))
     # 0.0 == -0.0 and None == None, as `same_key` has them.
-    assert found.tolist() == [at for at, row in enumerate(rows) if row in keys]
+    there, expected = changed(types, keys), [at for at, row in enumerate(rows) if row in keys]
+    assert places(there, columns(types, rows)) == expected
+    # With the bounds of the file's numbers, fewer values are looked up.
+    numbers = {
+        f"k{at}": [row[at] for row in rows] for at, type_ in enumerate(types) if pa.types.is_integer(type_)
+    }
+    least = {name: min(each) for name, each in numbers.items() if each}
+    most = {name: max(each) for name, each in numbers.items() if each}
+    assert places(there, columns(types, rows), minValues=least, maxValues=most) == expected
 
 
 def test_a_key_whose_parts_are_all_changed_but_not_together_is_not_found() -> None:
     keys = changed([pa.int64(), pa.string()], [(1, "a"), (2, "b")])
     rows: list[tuple[object, ...]] = [(1, "b"), (2, "a"), (2, "b"), (1, "a")]
-    assert keys.rows(columns([pa.int64(), pa.string()], rows)).tolist() == [2, 3]
+    assert places(keys, columns([pa.int64(), pa.string()], rows)) == [2, 3]
 
 
 def test_a_file_may_have_a_narrower_type_than_the_changes() -> None:
     keys = changed([pa.int64()], [(7,), (1 << 40,)])
-    assert keys.rows([pa.array([6, 7, 8], pa.int16())]).tolist() == [1]
+    assert places(keys, [pa.array([6, 7, 8], pa.int16())]) == [1]
     texts = changed([pa.string()], [("x",)])
-    assert texts.rows([pa.array(["y", "x"]).dictionary_encode()]).tolist() == [1]
+    assert places(texts, [pa.array(["y", "x"]).dictionary_encode()]) == [1]
 
 
 def test_many_keys_of_many_parts_stay_apart() -> None:
@@ -73,7 +86,7 @@ def test_many_keys_of_many_parts_stay_apart() -> None:
     there = {f"k{at}": pa.chunked_array([pa.array(column)]) for at, column in enumerate(values)}
     rows = values.copy()
     rows[5, ::2] = np.roll(rows[5, ::2], 1)
-    assert ChangedKeys(there, ()).rows([*map(pa.array, rows)]).tolist() == [*range(1, 4096, 2)]
+    assert places(ChangedKeys(there, ()), [*map(pa.array, rows)]) == [*range(1, 4096, 2)]
 
 
 @pytest.mark.parametrize(
@@ -84,26 +97,26 @@ def test_a_file_without_a_changed_key_between_its_bounds_is_left_out(
     least: int, most: int, may: bool
 ) -> None:
     keys = changed([pa.int64()], [(20,), (10,)])
-    assert keys.may_be_in({"minValues": {"k0": least}, "maxValues": {"k0": most}}) is may
+    assert (keys.ranges({"minValues": {"k0": least}, "maxValues": {"k0": most}}) is not None) is may
 
 
 def test_a_file_is_read_if_its_bounds_tell_nothing() -> None:
     keys = changed([pa.int64(), pa.string()], [(20, "a")])
     for told in ({}, {"minValues": {"k0": 30}}, {"minValues": {"k1": "b"}, "maxValues": {"k1": "c"}}):
-        assert keys.may_be_in(told)
+        assert keys.ranges(told) == [slice(0, 1), slice(0, 1)]
 
 
 def test_a_number_that_was_unsigned_may_be_negative() -> None:
     """The lake's column stays a decimal, and a file's bounds stay wide."""
     there = pa.chunked_array([pa.array([Decimal(-1), Decimal(7)], pa.decimal128(20, 0))])
     keys = ChangedKeys({"id": there}, {"id"})
-    assert keys.may_be_in({"minValues": {"id": -1}, "maxValues": {"id": -1}})
-    assert not keys.may_be_in({"minValues": {"id": -9}, "maxValues": {"id": -2}})
+    assert keys.ranges({"minValues": {"id": -1}, "maxValues": {"id": -1}}) is not None
+    assert keys.ranges({"minValues": {"id": -9}, "maxValues": {"id": -2}}) is None
 
 
 def test_bounds_of_the_greatest_numbers_are_compared_exactly() -> None:
     most = 2**64 - 1
     there = pa.chunked_array([pa.array([Decimal(most - 1)], pa.decimal128(20, 0))])
     keys = ChangedKeys({"id": there}, {"id"})
-    assert keys.may_be_in({"minValues": {"id": most - 1}, "maxValues": {"id": most}})
-    assert not keys.may_be_in({"minValues": {"id": most}, "maxValues": {"id": most}})
+    assert keys.ranges({"minValues": {"id": most - 1}, "maxValues": {"id": most}}) is not None
+    assert keys.ranges({"minValues": {"id": most}, "maxValues": {"id": most}}) is None
