@@ -142,7 +142,7 @@ class DatabusRelay:
         keys = _keys_of(query, tables, known)
         place = find_place(query.place.since, there, journal.entry)
         page = EventPage(form, query.size, query.place.first, query.place.skipped)
-        changes = SegmentChanges(journal, place, frozenset(tables), keys=keys)
+        changes = SegmentChanges(journal, place, frozenset(tables), keys=keys, shared=self._tap.shared)
         last = min(there.last, place.segment + MOST_READ_SEGMENTS - 1)
         if keys is not None:
             last = _looked_through(journal, place.segment, last, frozenset(tables))

@@ -64,6 +64,9 @@ FILES_TO_LEAVE_OUT: Final = 16
 # in memory, and no task holds a core for long.
 _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
+# So many files of a mirror are read at once, each in pieces of half a million keys.
+_READERS: Final = 2
+
 # A version made from the one before has one more commit since its checkpoint. It knows of no newer checkpoint until
 # someone lists the log's folder. So the folder is listed after each of so many versions.
 _LOOK_EVERY = 50
@@ -403,7 +406,7 @@ class DeltaTable:
         """
         transaction.readWholeTable()
         mirror, marked = MirrorFiles(self.path), self._classes.no_actions
-        beside = ThreadPoolExecutor(1, "changed-keys")
+        beside = ThreadPoolExecutor(_READERS, "changed-keys")
         try:
             looked_up = [
                 (file, beside.submit(mirror.changed_rows, file, keys)) for file in self._files(transaction)

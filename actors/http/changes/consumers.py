@@ -191,7 +191,8 @@ class ChangesConsumers:
         ends = there.last if through is NamedPlace.NOW else None
         place_wanted = None if isinstance(through, NamedPlace) else through
         keys = None if query.keys is None else partial(matching_keys, keys=query.keys)
-        changes = SegmentChanges(journal, place, frozenset(query.tables), place_wanted, ends, keys)
+        wanted = frozenset(query.tables)
+        changes = SegmentChanges(journal, place, wanted, place_wanted, ends, keys, self.tap.shared)
         then = journal.entry(min(max(place.segment, there.first), there.last)).stored_schemas
         return ConsumerStream(_form(query, {t: then.get(t, schema) for t, schema in known.items()}), changes)
 

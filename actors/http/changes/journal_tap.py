@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from actors.http.changes.segment_changes import retained_range
+from actors.http.changes.shared_segments import SharedSegments
 from actors.journal.files import Files, open_files
 from actors.journal.store import JournalReader
 from pipeline.config.settings import Settings
@@ -25,9 +26,10 @@ class NothingSealed(Transient):
 
 
 class JournalTap:
-    """The journal of these settings."""
+    """The journal of these settings. `shared`: what its readers have read of it last."""
 
     def __init__(self, settings: Settings) -> None:
+        self.shared = SharedSegments()
         self._journal = settings.journal.path
         self._captured = settings.tables.match
         self._threads = ThreadPoolExecutor(_THREADS, "changes")

@@ -3,7 +3,7 @@
 It holds one batch of each table version that a segment has. Nothing is read before it is wanted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from actors.http.changes.shared_segments import SharedSegments
 from actors.journal.files import journal_errors
 from actors.journal.segment_file import rows_at_once
 from actors.journal.store import JournalReader
@@ -20,7 +21,13 @@ from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META, changes_schema
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
-from pipeline.journal.changes.commit_order import ORDERED_BY, OrderedRows, cut_transactions, merge_lanes
+from pipeline.journal.changes.commit_order import (
+    ORDERED_BY,
+    CutRows,
+    OrderedRows,
+    cut_transactions,
+    merge_lanes,
+)
 from pipeline.journal.changes.place import ReadPlace, choose_of, is_through, place_gone
 from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
@@ -59,7 +66,8 @@ class ChangesRead:
 class SegmentChanges:
     """A consumer's way through the journal: from `place` on, to a place or to the end of segment `last`.
 
-    `tables`: all captured ones without any. `keys`: chooses rows by their keys; None takes all.
+    `tables`: all captured ones without any. `keys`: chooses rows by their keys; None takes all. `shared`: what other
+    consumers have read.
     """
 
     def __init__(
@@ -70,8 +78,10 @@ class SegmentChanges:
         through: int | GtidSet | None = None,
         last: int | None = None,
         keys: ChooseKeys | None = None,
+        shared: SharedSegments | None = None,
     ) -> None:
         self.place = place
+        self._shared = shared or SharedSegments()
         self._last = last
         self._journal = journal
         self._tables = tables
@@ -101,7 +111,7 @@ class SegmentChanges:
         """Returns the changes through segment `last`. Raises PlaceGone, or Definite if a file is damaged."""
         while self.place.segment <= last and not self.ended:
             with _retained(self._journal, self.place.segment):
-                entry = self._journal.entry(self.place.segment)
+                entry = self._shared.entry(self.place.segment, self._journal.entry)
                 ends = self._end(entry)
                 yield from self._of(entry, ends)
             self._before, self._reached = entry, ends
@@ -141,14 +151,21 @@ class SegmentChanges:
             if file.kind is FileKind.CHANGES and (not self._tables or file.table in self._tables):
                 files.setdefault((file.table, file.version), []).append(file)
         lanes = tuple(entry.schemas[version] for _, version in files)
-        ordered = merge_lanes(
-            [
-                self._lane(entry.segment, schema, own, choice)
-                for schema, own in zip(lanes, files.values(), strict=True)
-            ]
-        )
+
+        def read() -> Iterator[CutRows]:
+            ordered = merge_lanes(
+                [
+                    self._lane(entry.segment, schema, own, choice)
+                    for schema, own in zip(lanes, files.values(), strict=True)
+                ]
+            )
+            return cut_transactions(ordered, SENT_ROWS, SENT_ROWS_BYTES)
+
+        pieces: Iterable[CutRows] = read()
+        if not choice and self._keys is None:
+            pieces = self._shared.rows(entry.segment, self._tables, read)
         last: ChangesRead | None = None
-        for piece in cut_transactions(ordered, SENT_ROWS, SENT_ROWS_BYTES):
+        for piece in pieces:
             if last is not None:
                 yield last
             within = piece.complete if self._lacking is None else None
