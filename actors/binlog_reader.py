@@ -7,8 +7,8 @@ A slice is cut when it's full, or when nothing more can be read and a thread is 
 each transaction in its own slice at once. A busy one has large slices, with everything that comes while the ones before
 are decoded. In between, where single transactions come fast, the reader waits for a moment and joins them. The fixed
 work for each slice, through all actors, takes as long as the rows of hundreds of transactions. Each table in a slice
-adds to that work. So with many tables the reader waits four times as long as it took to decode the last slice. Then
-decoding takes a fifth of a core, however many tables there are.
+adds to that work. So with many tables the reader waits eight times as long as it took to decode the last slice. Then
+decoding takes a ninth of a core, however many tables there are.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _TRICKLE: Final = 1 << 16
 _GATHERING_S: Final = 0.02
 # With many tables it's so many times the time that the last slice's decoding took: _GATHERING_S for each table at most,
 # and no more than this (s). After a second of silence the last slice says nothing of what comes.
-_GATHERING: Final = 8
+_PAUSES_PER_DECODING: Final = 8
 _GATHERING_MOST_S: Final = 0.5
 _SILENCE_S: Final = 1.0
 
@@ -342,7 +342,7 @@ def gathering_s(came: int, within_s: float, took_s: float, tables: int) -> float
     if within_s > _SILENCE_S:
         return _GATHERING_S
     most_s = min(_GATHERING_S * max(1, tables), _GATHERING_MOST_S)
-    return min(max(_GATHERING_S, _GATHERING * took_s), most_s)
+    return min(max(_GATHERING_S, _PAUSES_PER_DECODING * took_s), most_s)
 
 
 def _read_frames(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:
