@@ -270,7 +270,7 @@ async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:
 
 
 async def _must_be_there(settings: KafkaSettings, pipeline: str) -> None:
-    """Look at the topics. Raises Unfit."""
+    """Look at the topics. Raises UnusableTopic."""
     topics = [settings.topic] if settings.answers_topic is None else [settings.topic, settings.answers_topic]
     async with administrating(settings, pipeline) as admin:
         found = {topic["topic"]: topic for topic in await admin.describe_topics(topics)}

@@ -88,7 +88,10 @@ async def find_ranges(
 async def requested_key(
     source: Source, schema: TableSchema, walk: ChunkIndex, statement: Statement
 ) -> Key | None:
-    """The one key that the statement asks for, if there is one. Raises Outdated if it isn't one of this schema."""
+    """Returns the one key that the statement asks for, if there is one.
+
+    Raises StatementOutdated if it isn't one of this schema.
+    """
     async with source.select(statement) as result:
         if wrong := key_mismatch(schema, walk.columns, result.columns):
             raise StatementOutdated(wrong)

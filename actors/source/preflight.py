@@ -67,7 +67,7 @@ class Preflight:
     unnamed: str | None = None
 
     def raise_errors(self) -> None:
-        """Raises Unfit if capture can't run."""
+        """Raises UnfitSource if capture can't run."""
         errors = [finding for finding in self.findings if finding.severity is Severity.ERROR]
         if errors:
             lines = (f"  {finding.wrong}; {finding.remedy}" for finding in errors)

@@ -63,8 +63,10 @@ def to_json(entry: Entry, journal: str) -> str:
 
 
 def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> Entry:
-    """Returns the entry that `to_json` wrote; `schema` returns the one of a version. Raises Damaged for any other
-    text."""
+    """Returns the entry that `to_json` wrote; `schema` returns the one of a version.
+
+    Raises DamagedManifest for any other text.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -94,7 +96,7 @@ def schema_to_json(schema: TableSchema) -> str:
 
 
 def schema_from_json(text: str, version: str) -> TableSchema:
-    """The schema of this version. Raises Damaged where the text isn't that one's."""
+    """The schema of this version. Raises DamagedManifest where the text isn't that one's."""
     try:
         schema = schemas.from_json(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError) as error:

@@ -120,7 +120,7 @@ def valid_segments(
 ) -> JournalView:
     """Returns the segments that count once `epoch` is the greatest and has begun; `listed` are the entries.
 
-    `first`: the segment from which the journal is complete, as read after that. Raises Lost for a gap after it.
+    `first`: the segment from which the journal is complete, as read after that. Raises EntryLost for a gap after it.
     """
     own = {segment for segment, of in listed if of == epoch and segment > record.through}
     last = max(own, default=record.through)

@@ -130,7 +130,7 @@ def parse_moment(text: str) -> date | None:
 
 
 def check_filter(condition: Condition, schema: TableSchema) -> Condition:
-    """Returns the condition with columns as the table spells them and literals that fit them. Raises Refused.
+    """Returns the condition with columns as the table spells them and literals that fit them. Raises InvalidRowFilter.
 
     Text for a date becomes a date, so that it compares as one on every version of the server.
     """

@@ -44,7 +44,7 @@ _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "
 
 
 def parse_filter(text: str) -> row_filter.Condition:
-    """The condition that the text is. Raises Refused."""
+    """The condition that the text is. Raises InvalidRowFilter."""
     if len(text) > LONGEST_FILTER:
         raise row_filter.InvalidRowFilter(
             f"it's longer than {LONGEST_FILTER} characters; ask for fewer rows at once, with a signal for each part"
@@ -88,7 +88,7 @@ class _Parser:
         return row_filter.Or(tuple(parts)) if len(parts) > 1 else parts[0]
 
     def end(self) -> None:
-        """Raises Refused if there's more."""
+        """Raises InvalidRowFilter if there's more."""
         if self._next.kind != "end":
             raise self._expected("AND, OR or the end")
 

@@ -29,10 +29,10 @@ from pipeline.types.column_types import ColumnType, Double, Float, Time
 
 
 def requested_condition(schema: TableSchema, request: Request, roundings: Roundings = ()) -> Fragment | None:
-    """Returns the condition that the requested rows satisfy; None if all are. Raises Refused if it doesn't fit this
-    table.
+    """Returns the condition that the requested rows satisfy; None if all are.
 
-    `roundings`: of each of the table's columns, or nothing if none rounds.
+    `roundings`: of each of the table's columns, or nothing if none rounds. Raises InvalidRowFilter if the condition
+    doesn't fit this table.
     """
     conditions = [keys_condition(schema, request.keys, roundings)] if request.keys else []
     if request.condition is not None:
@@ -79,7 +79,7 @@ def filter_sql(schema: TableSchema, condition: row_filter.Condition) -> Fragment
 
 
 def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Roundings = ()) -> Fragment:
-    """That a row has one of these primary keys. Raises Refused where they're none of this table."""
+    """That a row has one of these primary keys. Raises InvalidRowFilter where they're none of this table."""
     columns = [schema.columns[index] for index in schema.key]
     if any(len(key) != len(columns) for key in keys):
         raise row_filter.InvalidRowFilter(

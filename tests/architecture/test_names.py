@@ -1,8 +1,10 @@
 """A public name of a class, a type, a function or a constant has one meaning in all of `pipeline/` and `actors/`."""
 
 import ast
+import builtins
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,3 +124,82 @@ def test_a_double_is_found_however_it_is_defined(source: str) -> None:
 def test_two_type_variables_may_have_one_name() -> None:
     made = 'Made = TypeVar("Made")\n_T = TypeVar("_T")\nlog = logging.getLogger()'
     assert doubles({"a.py": made, "b.py": made}) == {}
+
+
+# A docstring's words for what is raised: `Raises Transient or Definite`.
+RAISES = re.compile(r"\bRaises ((?:[A-Z]\w*(?:, or |, | and | or )?)+)")
+
+
+def raised(tree: ast.Module) -> set[str]:
+    """The classes that the docstrings of a module say are raised."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = (ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented))
+    lists = (found[1] for text in texts for found in RAISES.finditer(" ".join(text.split())))
+    return {name for each in lists for name in re.findall(r"[A-Z]\w*", each)}
+
+
+def named(tree: ast.Module) -> set[str]:
+    """The classes that a module defines, and all that its code names."""
+    names = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                names.add(name)
+    return names
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """The modules that a module imports, with what it imports of them as if that were modules as well."""
+    modules = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                modules |= {each.name for each in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                modules |= {module, *(f"{module}.{each.name}" for each in names)}
+    return modules
+
+
+def foreign(tree: ast.Module, own: Collection[str]) -> set[str]:
+    """What a module imports by name from others than these."""
+    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module not in own)
+    return {each.name for node in froms for each in node.names}
+
+
+def unknown_errors(sources: dict[str, str]) -> dict[str, set[str]]:
+    """By module, the classes that its docstrings say are raised, and that no one has of whom it may get them.
+
+    That is the module itself, what it imports, Python, and a package that any of the modules imports from.
+    """
+    trees = {module: ast.parse(source) for module, source in sources.items()}
+    imports = {module: imported(tree) & trees.keys() for module, tree in trees.items()}
+    names = {module: named(tree) for module, tree in trees.items()}
+    others = set(dir(builtins)).union(*(foreign(tree, trees.keys()) for tree in trees.values()))
+
+    def known(module: str) -> set[str]:
+        reached, left = set[str](), {module}
+        while left:
+            reached |= left
+            left = {each for one in left for each in imports[one]} - reached
+        return {name for each in reached for name in names[each]} | others
+
+    found = {module: raised(tree) for module, tree in trees.items()}
+    return {module: wrong for module, errors in found.items() if (wrong := errors and errors - known(module))}
+
+
+def test_what_a_docstring_raises_is_a_class_in_reach() -> None:
+    sources = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
+        for path in MODULES
+    }
+    assert unknown_errors(sources) == {}
+
+
+def test_an_unknown_error_is_found() -> None:
+    sources = {
+        "a": '"""Raises Gone or OSError."""\nfrom b import take',
+        "b": "from c import take",
+        "c": "class Gone(Exception): ...",
+        "d": 'import json\ndef parse():\n    """A value. Raises Gone, JSONDecodeError or\n    ValueError; Also."""\n',
+    }
+    assert unknown_errors(sources) == {"d": {"Gone", "JSONDecodeError"}}
