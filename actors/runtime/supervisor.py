@@ -145,8 +145,6 @@ _WAITS_FOR = {
     for name in Name
 }
 
-# So that many services don't come back to one server in step.
-
 
 class Supervisor:
     """Runs the actors that `build` makes for each group; `build` may raise what an actor may raise."""
