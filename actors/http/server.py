@@ -1,19 +1,10 @@
 """The service over HTTP: the page, its state, metrics, and signals. `actors.http.routes` defines the routes.
 
-Errors are JSON with the one key `error`, and reveal no internals. `actors.http.access` says who may do what. A signal
-waits for its answer:
+Errors are JSON with the one key `error`, and reveal no internals. `actors.http.access` says who may do what.
 
-    200 accepted, 408 its body came too slowly, 409 rejected, 422 not a signal, 429 too many at once,
-    503 not answered: send it again with the same id
-
-A request for `/applied` waits until transactions have been applied (`actors.status.applied_watch`):
-
-    200 they have, 400 a parameter is wrong, 409 they can't come, 429 too many wait, 504 not in time
-
-A request for `/changes` reads the journal from a place on (`actors.http.changes.consumers`). `/translate` and
-`/bootstrap` say where to begin:
-
-    200 the changes, 400 a parameter is wrong, 404 no such table, 409 no such place, 410 it has gone, 429 too many read
+A signal waits for its answer. A request for `/applied` waits until transactions have been applied
+(`actors.status.applied_watch`). A request for `/changes` reads the journal from a place on
+(`actors.http.changes.consumers`). `/translate` and `/bootstrap` say where to begin.
 """
 
 import asyncio
