@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,6 +25,9 @@ NO_LINK: Final = frozenset(
 )
 
 TEMPORARY: Final = ".tmp"
+
+# Who may read and write a new file, before the umask.
+_MODE: Final = 0o666
 
 
 def filesystem_at(uri: str) -> tuple[fs.FileSystem, str]:
@@ -57,29 +61,29 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, mode: int = _MODE) -> Iterator[IO[bytes]]:
     """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
-    with unsynced_file(path) as file:
+    with unsynced_file(path, mode) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
-def unsynced_file(path: Path) -> Iterator[IO[bytes]]:
+def unsynced_file(path: Path, mode: int = _MODE) -> Iterator[IO[bytes]]:
     """A new file, which is for the caller to make durable; gone as that of `whole_file`."""
     try:
-        with path.open("wb") as file:
+        with open(path, "wb", opener=partial(os.open, mode=mode)) as file:
             yield file
     except OSError:
         path.unlink(missing_ok=True)
         raise
 
 
-def put_file(path: Path, content: bytes) -> None:
-    """Writes a file that appears completely, durably, in place of the old one."""
+def put_file(path: Path, content: bytes, mode: int = _MODE) -> None:
+    """Writes a file that appears completely, durably, in place of the old one; its `mode` is as the umask leaves it."""
     temporary = path.with_name(path.name + TEMPORARY)
-    with whole_file(temporary) as file:
+    with whole_file(temporary, mode) as file:
         file.write(content)
     temporary.rename(path)
     sync(path.parent)

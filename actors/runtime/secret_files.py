@@ -8,6 +8,7 @@ import secrets
 from errno import EILSEQ, ENOENT
 from pathlib import Path, PurePath
 
+from actors.runtime.filesystem import put_file
 from pipeline.config.http_access import is_token
 from pipeline.config.settings import Secret
 
@@ -35,20 +36,14 @@ def changed_at(file: PurePath | None) -> tuple[int, ...] | None:
     return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
-def made_token(file: Path) -> Secret:
+def ensure_token(file: Path) -> Secret:
     """Returns the token of a file that only its owner may read; makes one if there's none. Raises OSError.
 
     The file appears whole. A file that is no token, such as an empty one after a power cut, is replaced.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     if not _has_token(file):
-        temporary = file.with_name(file.name + ".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as made:
-            made.write(secrets.token_hex(32) + "\n")
-            made.flush()
-            os.fsync(made.fileno())
-        temporary.rename(file)
+        put_file(file, secrets.token_hex(32).encode() + b"\n", 0o600)
     return read_secret(file)
 
 

@@ -31,7 +31,7 @@ from actors.runtime.failure_kinds import FailureKind
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
-from actors.runtime.secret_files import made_token
+from actors.runtime.secret_files import ensure_token
 from actors.runtime.supervisor import (
     CAPTURE,
     CONTROL,
@@ -352,7 +352,7 @@ def _with_token(settings: Settings) -> HttpSettings:
     """The settings of HTTP with a token: on loopback one that is made, if the configuration has none."""
     if settings.http.token.value:
         return settings.http
-    return replace(settings.http, token=made_token(token_file(settings)))
+    return replace(settings.http, token=ensure_token(token_file(settings)))
 
 
 async def _look(look: Callable[[], Awaitable[None]]) -> None:

@@ -39,10 +39,10 @@ def test_a_file_is_read_anew(tmp_path: Path) -> None:
 
 def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "journal" / "http-token"
-    made = secret_files.made_token(file)
+    made = secret_files.ensure_token(file)
     assert is_token(made.value)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert secret_files.made_token(file) == made == Secret(made.value, file)
+    assert secret_files.ensure_token(file) == made == Secret(made.value, file)
     assert list(file.parent.iterdir()) == [file]
 
 
@@ -50,10 +50,10 @@ def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
 def test_what_a_power_cut_left_of_a_token_is_replaced(tmp_path: Path, left: bytes) -> None:
     file = tmp_path / "http-token"
     file.write_bytes(left)
-    made = secret_files.made_token(file)
+    made = secret_files.ensure_token(file)
     assert is_token(made.value)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert secret_files.made_token(file) == made
+    assert secret_files.ensure_token(file) == made
 
 
 def test_a_token_that_cannot_be_written_leaves_no_file_of_its_name(
@@ -64,7 +64,7 @@ def test_a_token_that_cannot_be_written_leaves_no_file_of_its_name(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="full"):
-        secret_files.made_token(tmp_path / "http-token")
-    assert not (tmp_path / "http-token").exists()
+        secret_files.ensure_token(tmp_path / "http-token")
+    assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    assert is_token(secret_files.made_token(tmp_path / "http-token").value)
+    assert is_token(secret_files.ensure_token(tmp_path / "http-token").value)
