@@ -7,7 +7,6 @@ So it is with any other answer that has no id, such as the page of a proxy that 
 Source: Confluent Schema Registry, "API Reference".
 """
 
-import asyncio
 import json
 import ssl
 from dataclasses import dataclass
@@ -16,17 +15,19 @@ from typing import Any, Final
 import aiohttp
 
 from actors.runtime.redaction import safe_message
+from actors.runtime.retry import retry
 from actors.runtime.secret_files import current_secret
 from pipeline.config.settings import KafkaSinkSettings
+from pipeline.errors import Backoff
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from pipeline.kafka.registry import registry_failure, schema_fails, schema_failure
 
 REGISTRY_ANSWERS_WITHIN_S: Final = 10.0
-# How often a request is tried that fails for now, and the first pause (s); each further one is twice as long.
+# How often a request is tried that fails for now, and the pauses in between.
 _ATTEMPTS: Final = 4
-_PAUSE_S: Final = 0.2
+_PAUSES: Final = Backoff(0.2, 0.8)
 
 # No answer has more bytes. The longest one is the list of all subjects.
 _MOST_BYTES: Final = 64 << 20
@@ -85,14 +86,8 @@ class SchemaRegistry:
         return found
 
     async def _tried(self, asked: "_Question") -> int:
-        pause, attempts = _PAUSE_S, 1 if asked in self._failing else _ATTEMPTS
-        for _ in range(attempts - 1):
-            try:
-                return await self._id(asked)
-            except KafkaUnavailable:
-                await asyncio.sleep(pause)
-                pause *= 2
-        return await self._id(asked)
+        attempts = 1 if asked in self._failing else _ATTEMPTS
+        return await retry(lambda: self._id(asked), _PAUSES, attempts, lambda *_: None)
 
     async def _id(self, asked: "_Question") -> int:
         path = f"/subjects/{asked.subject}" + ("/versions" if self._settings.auto_register_schemas else "")

@@ -13,6 +13,7 @@ from actors.kafka.schema_registry import SchemaRegistry
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings, Secret
+from pipeline.errors import Backoff
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, field, struct
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
@@ -153,7 +154,7 @@ async def test_whatever_it_answers_for_one_schema_is_that_topics_trouble(
     failure: Failure | None,
     says: str,
 ) -> None:
-    monkeypatch.setattr(registries, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(registries, "_PAUSES", Backoff(0.0, 0.0))
     if failure is not None and failure.body.isspace():
         monkeypatch.setattr(registries, "_MOST_BYTES", 1000)
     certificate(tmp_path, "127.0.0.1")
