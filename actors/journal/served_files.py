@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from typing import IO, Any, Final, NoReturn
@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 from pyarrow import fs
 
-from actors.journal.service_connection import request_service
+from actors.journal.service_connection import ask_service
 from pipeline.errors import Definite, Transient
 
 TOKEN: Final = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
@@ -134,11 +134,7 @@ class ServedFiles:
     def _ask(self, path: str, headers: dict[str, str]) -> tuple[HTTPResponse, bytes]:
         token = os.environ.get(TOKEN)
         try:
-            with closing(
-                request_service(self.shown, path, _ANSWERS_WITHIN_S, token, None, headers)
-            ) as connection:
-                answer = connection.getresponse()
-                return answer, answer.read()
+            return ask_service(self.shown, path, _ANSWERS_WITHIN_S, token, None, headers)
         except HTTPException as error:
             raise ConnectionError(f"the service at {self.shown} broke off ({error!r})") from error
 

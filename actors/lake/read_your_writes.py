@@ -12,13 +12,12 @@ of Delta's log another engine finds it. It needs nothing else of Tidemark's than
 """
 
 import json
-from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from actors.journal.service_connection import Trust, request_service
+from actors.journal.service_connection import Trust, ask_service
 from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through
@@ -53,24 +52,19 @@ def wait_until_applied(
     if tables:
         parameters["tables"] = ",".join(table.quoted for table in tables)
     try:
-        status, answer = _get(service, f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S, token, tls)
+        told, body = ask_service(
+            service, f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S, token, tls
+        )
+        answer: dict[str, Any] = json.loads(body)
     except (OSError, HTTPException, ValueError) as error:
         raise NotApplied(f"{service} doesn't answer ({error})") from error
-    match status:
+    match told.status:
         case HTTPStatus.OK:
             return answer
         case HTTPStatus.GATEWAY_TIMEOUT | HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.TOO_MANY_REQUESTS:
             raise NotApplied(f"{gtid_set} hasn't been applied: {answer['error']}")
         case _:
-            raise Definite(f"{gtid_set} can't be waited for: {answer.get('error', status)}")
-
-
-def _get(
-    service: str, path: str, timeout_s: float, token: str | None, tls: Trust
-) -> tuple[int, dict[str, Any]]:
-    with closing(request_service(service, path, timeout_s, token, tls)) as connection:
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+            raise Definite(f"{gtid_set} can't be waited for: {answer.get('error', told.status)}")
 
 
 class Written:
