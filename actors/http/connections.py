@@ -204,7 +204,7 @@ class Connection(web.RequestHandler):
         self._admitted = False
         self._handshake: asyncio.Task[None] | None = None
         self._wire: asyncio.Transport | None = None
-        self._awaited: asyncio.Task[Any] | None = None
+        self._awaiting: asyncio.Task[Any] | None = None
 
     @property
     def is_served(self) -> bool:
@@ -239,8 +239,8 @@ class Connection(web.RequestHandler):
             super().connection_lost(exc)
         self._connections.left(self)
         self._wire = None
-        if self._awaited is not None:
-            self._awaited.cancel()
+        if self._awaiting is not None:
+            self._awaiting.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, unless it wasn't admitted."""
@@ -249,16 +249,15 @@ class Connection(web.RequestHandler):
 
     async def while_open(self, waiting: Coroutine[Any, Any, Waited]) -> Waited:
         """Returns the result. Cancels it, and raises ConnectionResetError, if the client leaves before."""
-        awaited = asyncio.create_task(waiting)
-        self._awaited = awaited
+        self._awaiting = asyncio.current_task()
         try:
-            return await awaited
+            return await waiting
         except asyncio.CancelledError:
             if self._wire is None:
                 raise ConnectionResetError("the client has left") from None
             raise
         finally:
-            self._awaited = None
+            self._awaiting = None
 
     def cut(self) -> None:
         """End it at once, whatever is still to be sent."""

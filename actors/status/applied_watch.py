@@ -55,7 +55,8 @@ class AppliedWatch:
         self._metrics = metrics
         self._waiters = Waiters(settings.tables)
         self._numbers = count()
-        self._futures: dict[int, asyncio.Future[Answer]] = {}
+        # Of those who have no answer yet.
+        self._futures: dict[int, asyncio.Future[Answer | NotYetApplied]] = {}
         self._where: SourceSettings = settings.source
         self._source: Source | None = None
         self._unconfirmed: set[int] = set()
@@ -80,24 +81,22 @@ class AppliedWatch:
             self._metrics.observe(catalogue.WAIT, seconds)
 
     async def _answer(self, number: int, query: AppliedQuery) -> Answer | NotYetApplied:
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer | NotYetApplied] = loop.create_future()
         self._futures[number] = future
+        late = loop.call_later(query.timeout_s, self._end_wait, number)
         try:
             if len(self._waiters) > MOST_WAITERS:
                 raise TooManyWait(f"{MOST_WAITERS} wait already")
             if self._waiters.unconfirmed(query.gtid_set):
                 self._confirm(number)
-            await asyncio.wait({future}, timeout=query.timeout_s)
-            if future.done():
-                return future.result()
-            return self._waiters.withdraw(number)
-        except BaseException:
-            if not future.done():
-                self._waiters.withdraw(number)
-            raise
+            # With nothing in between, all that one progress answers run in the loop's next turn, and are written in it.
+            return await future
         finally:
-            del self._futures[number]
+            late.cancel()
             self._unconfirmed.discard(number)
+            if self._futures.pop(number, None) is not None:
+                self._waiters.withdraw(number)
 
     def capture_begins(
         self, source: SourceSettings, sealed: JournalProgress | None, checkpoint: Checkpoint
@@ -126,14 +125,22 @@ class AppliedWatch:
             self._confirming.cancel()
             await asyncio.wait({self._confirming})
         self._leave()
-        for number, future in self._futures.items():
+        for number in tuple(self._futures):
+            self._waiters.withdraw(number)
+            future = self._futures.pop(number)
             if not future.done():
-                self._waiters.withdraw(number)
                 future.set_exception(WaitEnded("the service is stopping"))
 
-    def _give(self, answers: Iterable[tuple[int, Answer]]) -> None:
+    def _give(self, answers: Iterable[tuple[int, Answer | NotYetApplied]]) -> None:
         for number, answer in answers:
-            self._futures[number].set_result(answer)
+            future = self._futures.pop(number)
+            if not future.done():  # else its client has just left
+                future.set_result(answer)
+
+    def _end_wait(self, number: int) -> None:
+        """The time of a waiter is up."""
+        if number in self._futures:
+            self._give([(number, self._waiters.withdraw(number))])
 
     def _confirm(self, number: int) -> None:
         self._unconfirmed.add(number)

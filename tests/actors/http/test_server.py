@@ -3,12 +3,13 @@
 import asyncio
 import json
 import re
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import pytest
@@ -41,6 +42,7 @@ from pipeline.config.settings import (
 from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import Through
+from pipeline.journal.applied.query import Applied
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.messages.topology import EDGES, inbox
@@ -50,7 +52,7 @@ from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import LONGEST_SIGNAL, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.pipeline.builders import gtids
-from tests.pipeline.journal.applied.test_waiters import delivered, sealed
+from tests.pipeline.journal.applied.test_waiters import delivered, query, sealed
 from tests.servers.awaiting import until
 
 PAUSE = {"id": "p", "type": "pause-snapshot"}
@@ -496,6 +498,34 @@ async def test_who_leaves_waits_no_more(tmp_path: Path) -> None:
             await until(lambda: not bench.metrics.value(catalogue.WAITS), "it waits no more")
         bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
         assert (await bench.get(applied_path("a:8", tables="shop.orders")))[0] == 200
+
+
+async def test_who_leaves_as_the_answer_comes_is_left_out(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
+        leaving, staying = (asyncio.create_task(bench.applied.wait(query("a:8"))) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
+        assert isinstance(await staying, Applied)
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+
+
+async def test_all_that_a_delivery_answers_is_written_in_one_turn_of_the_loop(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
+        address = urlsplit(bench.server.url)
+        clients = [socket.create_connection((address.hostname, address.port)) for _ in range(16)]
+        for client in clients:
+            client.setblocking(False)
+            client.send(f"GET {applied_path('a:8')} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        await until(lambda: bench.metrics.value(catalogue.WAITS) == 16, "all of them wait")
+        bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
+        await asyncio.sleep(0)
+        for client in clients:
+            assert client.recv(16).startswith(b"HTTP/1.1 200 OK")
+            client.close()
 
 
 async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
