@@ -1,8 +1,8 @@
 """Turns the log as it comes into slices and statements, in its order.
 
-**Two paths, one fold.** `fold` takes any single event, in Python. `parse` takes many: the usual ones in compiled code,
-which works on the fold's own state, and each other one by `fold`. A transaction's payload is unpacked here, a small one
-together with the next ones, and its events take the same paths.
+**Two paths, one fold.** `parse` takes the usual events in compiled code. It folds each other one into the same state in
+Python (`TransactionAssembler`). A transaction's payload is unpacked here, a small one together with the next ones, and
+its events take the same paths.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,8 +36,7 @@ _PAYLOADS_END = "the end of a compressed transaction's payload"
 
 
 class LogStream:
-    """Takes the log's events (`parse`, `fold`) and makes messages of them; `take` returns the complete ones without
-    waiting.
+    """Takes the log's events (`parse`) and makes messages of them; `take` returns the complete ones without waiting.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
     log is requested from `position`, which matters if that's one of files and offsets (`pipeline.gtid.file_positions`).
@@ -94,13 +93,6 @@ class LogStream:
         """
         try:
             yield from self._parse(frames)
-        except Definite as error:
-            raise UndecodableError(f"{error} ({self._assembler.position_text()})") from error
-
-    def fold(self, event: bytes) -> Iterator[Given]:
-        """The same with one event, from its header to its checksum."""
-        try:
-            yield from self._take_in(event)
         except Definite as error:
             raise UndecodableError(f"{error} ({self._assembler.position_text()})") from error
 

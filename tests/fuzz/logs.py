@@ -21,6 +21,7 @@ from pipeline.messages.row_images import TableImages
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.mutation import Case, pieces
 from tests.fuzz.rows import shown
+from tests.pipeline.binlog.folding_stream import FoldingStream
 from tests.pipeline.binlog.test_transaction_assembler import messages
 
 _USUAL: Final = 1 << 20  # bytes
@@ -57,9 +58,9 @@ def _assert_same(told: list[str], other: list[str], how: str) -> None:
     assert other == told, f"{how} it is\n{other}\nand not\n{told}"
 
 
-def stream(bound: SliceBound) -> LogStream:
+def stream(bound: SliceBound) -> FoldingStream:
     """Everything is captured."""
-    return LogStream(lambda _: True, lambda _: True, bound)
+    return FoldingStream(lambda _: True, lambda _: True, bound)
 
 
 def _parsed(pieces: Iterable[bytes], bound: SliceBound) -> Iterator[Given]:

@@ -23,12 +23,12 @@ from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.events.test_payload_event import body as payload_body
+from tests.pipeline.binlog.folding_stream import FoldingStream, frames
 from tests.pipeline.binlog.golden import STORIES, story
 from tests.pipeline.binlog.test_packets import framed
 from tests.pipeline.binlog.test_transaction_assembler import (
     SERVER,
     begin,
-    frames,
     heartbeat,
     messages,
     query,
@@ -43,8 +43,8 @@ XID = made(Code.XID, bytes(8))
 NAMES = ("orders", "items", "ignored")
 
 
-def log_stream(keeps_statements: bool = False) -> LogStream:
-    return LogStream(
+def log_stream(keeps_statements: bool = False) -> FoldingStream:
+    return FoldingStream(
         lambda table: table.name != "ignored",
         lambda database: database == "shop",
         SMALL,

@@ -5,13 +5,11 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.binlog import transaction_assembler
-from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
 from pipeline.binlog.slice import Slice, SliceBound
@@ -24,6 +22,7 @@ from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced
 from pipeline.messages.row_images import ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.binlog.events.test_event import made
+from tests.pipeline.binlog.folding_stream import FoldingStream, frames
 from tests.pipeline.binlog.golden import STORIES, story
 from tests.pipeline.builders import decoded
 
@@ -44,20 +43,12 @@ def anywhere(database: str) -> bool:
     return bool(database)
 
 
-def stream(*tables: str, bound: SliceBound | None = None) -> LogStream:
+def stream(*tables: str, bound: SliceBound | None = None) -> FoldingStream:
     """A stream that captures these tables of the database `shop`, or all of all databases."""
     if not tables:
-        return LogStream(everything, anywhere, bound)
+        return FoldingStream(everything, anywhere, bound)
     wanted = {TableId("shop", name) for name in tables}
-    return LogStream(lambda table: table in wanted, lambda database: database == "shop", bound)
-
-
-def frames(log_events: Iterable[bytes]) -> Frames:
-    """The events as they lie in a buffer."""
-    kept = list(log_events)
-    ends = np.cumsum([len(event) for event in kept], dtype=np.int64)
-    starts = ends - np.array([len(event) for event in kept], np.int64)
-    return Frames(np.frombuffer(bytearray(b"".join(kept)), np.uint8), np.stack([starts, ends], axis=1))
+    return FoldingStream(lambda table: table in wanted, lambda database: database == "shop", bound)
 
 
 def messages(given: Iterable[Given]) -> Iterator[LogMessage]:
@@ -76,7 +67,7 @@ def parsed(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
     return list(messages([*log.parse(frames(log_events)), *log.take()]))
 
 
-def folded(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
+def folded(log: FoldingStream, log_events: Iterable[bytes]) -> list[LogMessage]:
     return list(messages([*(given for event in log_events for given in log.fold(event)), *log.take()]))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import SliceBound
-from pipeline.binlog.stream import LogMessage, LogStream
+from pipeline.binlog.stream import LogMessage
 from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
@@ -15,6 +15,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
 from tests.pipeline.binlog import test_transaction_assembler as logs
 from tests.pipeline.binlog.events.test_event import made
+from tests.pipeline.binlog.folding_stream import FoldingStream
 
 ANONYMOUS = made(Code.ANONYMOUS_GTID, bytes(25))
 XID = made(Code.XID, bytes(8))
@@ -24,7 +25,7 @@ PREPARED = made(
 )
 _START = 4
 
-Read = Callable[[LogStream, Iterable[bytes]], list[LogMessage]]
+Read = Callable[[FoldingStream, Iterable[bytes]], list[LogMessage]]
 both_ways = pytest.mark.parametrize("read", [logs.parsed, logs.folded])
 # Since MySQL 5.7 an event says that a transaction begins without a GTID; before, nothing does.
 both_kinds = pytest.mark.parametrize("first", [(ANONYMOUS,), ()])
@@ -72,8 +73,8 @@ class Log:
         return [logs.rotate(offset=asked), *(event for end, event in placed if end > asked)]
 
 
-def reader(position: GtidSet, bound: SliceBound | None = None) -> LogStream:
-    return LogStream(logs.everything, logs.anywhere, bound, position)
+def reader(position: GtidSet, bound: SliceBound | None = None) -> FoldingStream:
+    return FoldingStream(logs.everything, logs.anywhere, bound, position)
 
 
 def behind(position: GtidSet, messages: Iterable[LogMessage]) -> GtidSet:

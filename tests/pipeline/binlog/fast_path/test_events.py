@@ -9,8 +9,9 @@ from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.stream_state import BETWEEN, DONE, FRAMED, NO_ROOM, RARE, StreamState, new_rows
 from pipeline.gtid.gtid_set import Tsid
 from tests.pipeline.binlog.events.test_event import made
+from tests.pipeline.binlog.folding_stream import frames
 from tests.pipeline.binlog.test_stream import XID, flipped
-from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin, frames, query, row, table
+from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin, query, row, table
 
 
 class Parsing:
