@@ -33,7 +33,7 @@ from deploy.toolchain.parts import locate
 from pipeline.config.settings import SourceSettings
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary_index
+from tests.pipeline.builders import primary_index
 
 _TIMES: Final = 5
 _TRANSACTION: Final = 1_000

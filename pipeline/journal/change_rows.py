@@ -117,12 +117,6 @@ class ChangeRun:
         return self.parts[0].changes.schema
 
 
-def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
-    """Returns the rows of these parts, of one schema. Raises as `change_tables`."""
-    (table,) = change_tables(segment, [ChangeRun(parts, before_images)])
-    return table
-
-
 def change_tables(segment: int, runs: Sequence[ChangeRun]) -> list[pa.Table]:
     """Returns the rows of each run in the form of a changes file (`file_schema`), in their order.
 

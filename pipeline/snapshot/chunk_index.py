@@ -3,13 +3,10 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Final
 
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_schema import to_json as schema_to_json
 from pipeline.source.rounding import Roundings
-
-PRIMARY: Final = "PRIMARY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,3 @@ class ChunkIndex:
             schema.key_version,
         ]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def primary_index(schema: TableSchema) -> ChunkIndex:
-    """The walk along a primary key all of whose columns are ascending, and none of which is text."""
-    return ChunkIndex(PRIMARY, schema.key, (False,) * len(schema.key), (None,) * len(schema.key))

@@ -22,8 +22,8 @@ from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.types import column_types as t
+from tests.pipeline.builders import primary_index
 from tests.servers.delta_rs import execute
 from tests.servers.duckdb_engine import engine
 

@@ -22,6 +22,7 @@ from pipeline.coordinator.state import Order, Overlapping, State, WindowMode
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
+from pipeline.journal.change_rows import ChangeRun, change_tables
 from pipeline.messages import binlog as log_messages
 from pipeline.messages import chunks, inboxes, row_images
 from pipeline.messages import journal as journal_messages
@@ -32,7 +33,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import ExecuteSnapshot, Filter, StopSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.chunk_index import primary_index
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import TableSnapshot
 from pipeline.snapshot.watermark import High
 from pipeline.types.column_types import Integer
@@ -88,6 +89,11 @@ def table(name: str, *columns: str, key: tuple[int, ...] = (0,)) -> TableSchema:
 def altered(schema: TableSchema) -> TableSchema:
     """The table with a column more."""
     return replace(schema, columns=(*schema.columns, Column("added", Integer(8, unsigned=False), True)))
+
+
+def primary_index(schema: TableSchema) -> ChunkIndex:
+    """The walk along a primary key all of whose columns are ascending, and none of which is text."""
+    return ChunkIndex("PRIMARY", schema.key, (False,) * len(schema.key), (None,) * len(schema.key))
 
 
 ORDERS = table("orders")
@@ -184,6 +190,12 @@ def statement(name: str, end: int, *schemas: TableSchema) -> SchemaChanged:
     """A statement that may have changed these tables."""
     tables = frozenset(schema.table for schema in schemas)
     return SchemaChanged(gtid(name), tables, "ALTER TABLE", place(end))
+
+
+def change_table(segment: int, *parts: journal_messages.ChangePart, before_images: bool = False) -> pa.Table:
+    """The rows of these parts, of one schema, as a changes file has them."""
+    (found,) = change_tables(segment, [ChangeRun(parts, before_images)])
+    return found
 
 
 # Signals and the selector's answers

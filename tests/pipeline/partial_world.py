@@ -18,7 +18,7 @@ from pipeline.coordinator.state import Order, Overlapping, Pausing, State
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.journal.change_rows import META, change_table, chunk_table
+from pipeline.journal.change_rows import META, chunk_table
 from pipeline.messages import chunks
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
@@ -27,8 +27,17 @@ from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
-from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
-from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
+from pipeline.snapshot.chunk_index import ChunkIndex
+from tests.pipeline.builders import (
+    COMMIT_TIME,
+    change_table,
+    execute,
+    gtid,
+    gtids,
+    place,
+    primary_index,
+    table,
+)
 
 TABLE = table("partial", "id", "a", "b")
 NAMES = ("a", "b")

@@ -26,8 +26,8 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
 from pipeline.signals.outcomes import SignalState
 from pipeline.snapshot import checkpoint as checkpoints
-from pipeline.snapshot import chunk_index, watermark
 from pipeline.snapshot import snapshot as snapshots
+from pipeline.snapshot import watermark
 
 
 def told(order: coordinator_state.Order, shown: checkpoints.Checkpoint | None) -> Iterator[str]:
@@ -37,7 +37,7 @@ def told(order: coordinator_state.Order, shown: checkpoints.Checkpoint | None) -
             how = f"in {ranges} ranges" if ranges else "in the ranges it has"
             yield f"plan {table.name}{_request(request)} {how}, seeing {_set(ordered_at)}"
         case ReadChunk(chunk, schema, walk, request, number, after, end, limit, ordered_at):
-            along = "" if walk.index == chunk_index.PRIMARY else f" along {walk.index}"
+            along = "" if walk.index == "PRIMARY" else f" along {walk.index}"
             where = f"range {number} after {_key(after)} through {_key(end)}"
             yield (
                 f"read chunk {chunk.number} of {_schema(schema)} for {chunk.snapshot}{along}{_request(request)}: "

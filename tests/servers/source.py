@@ -14,10 +14,10 @@ from deploy.toolchain.mysql_server import CAPTURE, Account, MysqlServer
 from pipeline.config.settings import Secret, SourceSettings, TlsMode, TlsSettings
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.source import result_set
 from pipeline.source.result_columns import ResultColumn, mismatch
 from pipeline.source.statement import Statement
+from tests.pipeline.builders import primary_index
 
 
 @dataclass(frozen=True, slots=True)

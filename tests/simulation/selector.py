@@ -33,10 +33,11 @@ from pipeline.messages.chunks import (
 )
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot import chunk_index, watermark
+from pipeline.snapshot import watermark
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import Request
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
+from tests.pipeline.builders import primary_index
 from tests.simulation.replica import Replica
 from tests.simulation.server import Row, Rows, Server, Transaction
 from tests.simulation.story import Story
@@ -330,11 +331,7 @@ def wanted(row: Row, request: Request) -> bool:
 
 def walk_of(schema: TableSchema, request: Request) -> ChunkIndex:
     """The index that the chunks follow."""
-    return (
-        ChunkIndex("by_value", (1,), (False,), (None,))
-        if request.surrogate
-        else chunk_index.primary_index(schema)
-    )
+    return ChunkIndex("by_value", (1,), (False,), (None,)) if request.surrogate else primary_index(schema)
 
 
 def along_key(row: Row, along: ChunkIndex) -> Key:

@@ -27,10 +27,10 @@ from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
 from pipeline.snapshot.watermark import StreamPosition
 from pipeline.types.column_types import Integer
+from tests.pipeline.builders import primary_index
 from tests.simulation.server import SOURCES
 
 ABSENT = -1

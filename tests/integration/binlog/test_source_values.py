@@ -6,9 +6,9 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.source.result_columns import mismatch
 from pipeline.source.statement import Statement
+from tests.pipeline.builders import primary_index
 from tests.servers.source import connected, select
 
 

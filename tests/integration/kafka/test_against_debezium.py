@@ -34,7 +34,6 @@ from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Overlapping
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.change_rows import change_table
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
@@ -44,6 +43,7 @@ from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Checkpoint
+from tests.pipeline.builders import change_table
 from tests.servers.debezium_messages import (
     PREFIX,
     LogStart,

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halve, resize
 from pipeline.messages.chunks import ChunkRead, ReadChunk
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import ChunkId, Request
-from tests.pipeline.builders import ORDERS, gtids, place, rows
+from tests.pipeline.builders import ORDERS, gtids, place, primary_index, rows
 
 LIMITS = ChunkLimits(chunk_rows=1000, chunk_us=100_000, chunk_bytes=1 << 20)
 

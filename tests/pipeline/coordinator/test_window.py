@@ -10,9 +10,8 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ReadChunk
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
-from tests.pipeline.builders import ORDERS, gtid, gtids, read, rows, table
+from tests.pipeline.builders import ORDERS, gtid, gtids, primary_index, read, rows, table
 
 ORDERED_AT = "a:1-5"
 

@@ -36,6 +36,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Date, Integer, Text
+from tests.pipeline.builders import change_table
 
 SOURCE = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 TAGGED = Tsid("a0b1c2d3-0000-4000-8000-000000000001", "batch")
@@ -192,7 +193,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
             image("d" if key_of(change.before) != key_of(change.after) else None, change, change.before)
             image("u", change, change.after)
 
-    table = change_rows.change_table(SEGMENT, part_of(changes, KEYED, first_scn))
+    table = change_table(SEGMENT, part_of(changes, KEYED, first_scn))
     assert table.schema.equals(change_rows.file_schema(KEYED))
     table = table.drop_columns(change_rows.SOURCE.name)
     at = table.schema.get_field_index("__commit_time")
@@ -203,7 +204,7 @@ def test_changes_of_a_table_with_a_key(history: tuple[list[Change], dict[Key, Ro
 def test_the_last_row_of_each_key_is_the_source(history: tuple[list[Change], dict[Key, Row]]) -> None:
     changes, source = history
     last: dict[Key, Row | None] = {}
-    for found in change_rows.change_table(SEGMENT, part_of(changes, KEYED)).to_pylist():
+    for found in change_table(SEGMENT, part_of(changes, KEYED)).to_pylist():
         image = (found["value"], found["number"], found["code"])
         last[key_of(image)] = None if found["__op"] == "d" else image
     assert {key: row for key, row in last.items() if row is not None} == source
@@ -217,7 +218,7 @@ def test_changes_of_a_table_without_a_key_are_a_sum(pairs: list[tuple[Row | None
         expected.subtract(() if before is None else (before,))
     changes = [Change(0, before, after) for before, after in pairs]
     found: Counter[Row] = Counter()
-    for line in change_rows.change_table(SEGMENT, part_of(changes, KEYLESS)).to_pylist():
+    for line in change_table(SEGMENT, part_of(changes, KEYLESS)).to_pylist():
         found[line["value"], line["number"], line["code"]] += {"c": 1, "d": -1}[line["__op"]]
     assert found == expected
 
@@ -229,8 +230,8 @@ def test_parts_made_rows_together_are_what_they_are_alone(given: list[Any]) -> N
         part = part_of(changes, KEYED, scn)
         scn += len(part.transactions) + between
         parts.append(part)
-    alone = pa.concat_tables(change_rows.change_table(SEGMENT, each) for each in parts)
-    assert change_rows.change_table(SEGMENT, *parts).equals(alone)
+    alone = pa.concat_tables(change_table(SEGMENT, each) for each in parts)
+    assert change_table(SEGMENT, *parts).equals(alone)
 
 
 @given(
@@ -248,7 +249,7 @@ def test_tables_made_rows_together_are_what_they_are_alone(given: list[Any], one
         part = replace(part, transactions=transactions) if one_slice else part
         runs.append(change_rows.ChangeRun([part], before_images))
     for each, table in zip(runs, change_rows.change_tables(SEGMENT, runs), strict=True):
-        assert table.equals(change_rows.change_table(SEGMENT, *each.parts, before_images=each.before_images))
+        assert table.equals(change_table(SEGMENT, *each.parts, before_images=each.before_images))
 
 
 def test_an_update_s_images_are_of_one_table() -> None:
@@ -260,7 +261,7 @@ def test_an_update_s_images_are_of_one_table() -> None:
 
 def test_an_update_of_a_number_that_is_the_key_is_a_row_of_each_number() -> None:
     changes = [Change(0, ("x", 1, "a"), ("y", 1, "b")), Change(0, ("x", 2, "a"), ("x", 3, "a"))]
-    table = change_rows.change_table(SEGMENT, part_of(changes, BY_NUMBER))
+    table = change_table(SEGMENT, part_of(changes, BY_NUMBER))
     assert table.column("__op").to_pylist() == ["u", "d", "u"]
     assert table.column("number").to_pylist() == [1, 2, 3]
 
@@ -283,7 +284,7 @@ def test_a_key_that_is_null_counts_as_changed() -> None:
     columns = (Column("day", Date(), nullable=False), Column("n", Integer(4, unsigned=False), nullable=False))
     schema = TableSchema(ITEMS, columns, key=(0, 1))
     images = [(ImageKind.UPDATE_BEFORE, 0, (None, 1)), (ImageKind.UPDATE_AFTER, 0, (None, 2))]
-    table = change_rows.change_table(SEGMENT, images_of(images, schema))  # type: ignore[arg-type]
+    table = change_table(SEGMENT, images_of(images, schema))  # type: ignore[arg-type]
     assert table.column("__op").to_pylist() == ["d", "u"]
     assert table.column("n").to_pylist() == [1, 2]
 
@@ -347,7 +348,7 @@ def test_a_row_says_where_it_comes_from() -> None:
     run = part.transactions
     moved = replace(run, original_time=run.commit_time - np.array([5, 0]))
     part = ChangePart(replace(part.changes, images=images), moved, part.first_scn)
-    found = change_rows.change_table(SEGMENT, part)[change_rows.SOURCE.name].to_pylist()
+    found = change_table(SEGMENT, part)[change_rows.SOURCE.name].to_pylist()
     assert found == [
         {"time": int(run.commit_time[0]) - 5, "update": None, **known, "thread": 1},
         {"time": None, "update": None, **known, "pos": 9},
@@ -369,7 +370,7 @@ def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchem
         ),
         pa.RecordBatch.from_pylist([{}], schema.arrow),
     )
-    [row] = change_rows.change_table(SEGMENT, ChangePart(changes, run(1), 7)).to_pylist()
+    [row] = change_table(SEGMENT, ChangePart(changes, run(1), 7)).to_pylist()
     assert (row["__op"], row["__scn"]) == ("t", 7)
     assert {row[column.name] for column in schema.columns} == {None}
 
@@ -387,7 +388,7 @@ def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchem
 @pytest.mark.parametrize("schema", [KEYED, KEYLESS])
 def test_an_update_torn_apart_is_refused(kinds: list[ImageKind], schema: TableSchema) -> None:
     with pytest.raises(InvariantBroken, match=r"shop\.items"):
-        change_rows.change_table(SEGMENT, images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
+        change_table(SEGMENT, images_of([(kind, 0, ("x", 1, "a")) for kind in kinds], schema))
 
 
 @pytest.mark.parametrize("name", ["__op", "__SCN", "__Commit_Time", "__segment"])

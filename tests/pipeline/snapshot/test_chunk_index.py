@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.schema.table_schema import Column, TableSchema
-from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.types.column_types import Integer
-from tests.pipeline.builders import ORDERS, altered, table
+from tests.pipeline.builders import ORDERS, altered, primary_index, table
 
 LINES = table("lines", "order", "line", "note", key=(0, 1))
 SURROGATE = ChunkIndex("by_note", (2,), (False,), (None,))
@@ -22,10 +22,6 @@ OTHERS = {
         primary_index(LINES),
     ),
 }
-
-
-def test_the_primary_walk_follows_the_key() -> None:
-    assert primary_index(LINES) == ChunkIndex("PRIMARY", (0, 1), (False, False), (None, None))
 
 
 def test_a_walk_is_the_same_where_other_columns_change() -> None:

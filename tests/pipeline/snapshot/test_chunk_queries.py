@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.chunk_queries import (
     first_after,
     first_key,
@@ -19,6 +19,7 @@ from pipeline.snapshot.chunk_queries import (
 )
 from pipeline.source.statement import Statement
 from pipeline.types.column_types import Binary, Bit, ColumnType, Enum, Integer, Set, Text, Year
+from tests.pipeline.builders import primary_index
 
 INT = Integer(4, unsigned=False)
 NUMBER = Integer(8, unsigned=True)

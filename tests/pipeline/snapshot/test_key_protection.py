@@ -12,10 +12,9 @@ from pipeline.messages.chunks import NotDivided, PlanTable, ReadChunk, TablePlan
 from pipeline.schema.table_filter import ALL_TABLES
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
-from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.key_protection import conceal_keys, restarts_at_start
 from pipeline.snapshot.snapshot import Chunking, Progress, Range, Snapshot, SnapshotWaiting
-from tests.pipeline.builders import ITEMS, LIMITS, ORDERS, gtids, of
+from tests.pipeline.builders import ITEMS, LIMITS, ORDERS, gtids, of, primary_index
 from tests.pipeline.strategies import checkpoints as any_checkpoint
 
 HASHED = Protection(Secret("s" * 16), (ProtectionRule(ALL_TABLES, ("id",), Treatment.HASH, required=False),))

@@ -2,11 +2,10 @@
 
 import pyarrow as pa
 
-from pipeline.journal.change_rows import change_table
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import ImageKind
 from pipeline.snapshot import reselect_keys
-from tests.pipeline.builders import ORDERS, table
+from tests.pipeline.builders import ORDERS, change_table, table
 from tests.pipeline.coordinator.test_reselect import partly
 
 
