@@ -38,7 +38,8 @@ from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.debezium.transactions import MessageOrders
 from pipeline.kafka.errors import BatchTooLarge, TableRefusal, TopicRefusal
 from pipeline.kafka.portions import Portion, unsent
-from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
+from pipeline.kafka.position import SinkPosition
+from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State, Topics, includes
 from pipeline.kafka.step import (
     BatchDivided,
     BeginAgain,

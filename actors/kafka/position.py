@@ -19,7 +19,8 @@ from actors.kafka.client import client_options
 from actors.kafka.end_offsets import Isolation
 from actors.kafka.producer import KafkaProducer, failure
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.state import SinkPosition, ends_from_json, position_from_json, position_to_json
+from pipeline.kafka import position as positions
+from pipeline.kafka.position import SinkPosition
 from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, ending_of, open_parts
 
 _WITHIN_S: Final = 60.0
@@ -40,7 +41,7 @@ def position_batch(
     topic: str, journal: str, at: SinkPosition, at_ms: int, ends: RecordEnds | None = None
 ) -> PartitionBatch:
     """Returns a batch of only the position; `ends`: where the records of its Kafka transaction end."""
-    return single_batch(topic, journal.encode(), position_to_json(at, ends), at_ms)
+    return single_batch(topic, journal.encode(), positions.to_json(at, ends), at_ms)
 
 
 async def last_position(
@@ -147,5 +148,7 @@ async def _positions(
     while await consumer.position(partition) < end:
         for record in (await consumer.getmany(partition, timeout_ms=200)).get(partition, ()):
             key, value = record.key or b"", record.value or b""
-            found.append(FoundPosition(key.decode(), position_from_json(value), ends_from_json(value)))
+            found.append(
+                FoundPosition(key.decode(), positions.from_json(value), positions.ends_from_json(value))
+            )
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
-from pipeline.kafka.state import SinkPosition
+from pipeline.kafka.position import SinkPosition
 from pipeline.kafka.topics import Routing, topic_of_heartbeats
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling

@@ -38,21 +38,18 @@ from typing import TypeVar, assert_never
 
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.kafka.portions import Capacity, Portion, merge_portions
+from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
     Committing,
     FindingPosition,
-    FormerRouting,
     JournalBounds,
-    KafkaPosition,
     OneTopic,
     OpenTransaction,
     PlanningSegment,
     SendingPortion,
-    SetAside,
     SinkDoing,
-    SinkPosition,
     State,
     Topics,
 )

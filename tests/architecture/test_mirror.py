@@ -37,6 +37,7 @@ TESTED_BY = {
     "pipeline/kafka/debezium/json_format.py": "pipeline/kafka/debezium/test_envelope.py",
     "pipeline/kafka/debezium/message_format.py": "pipeline/kafka/debezium/test_heartbeat.py",
     "pipeline/kafka/debezium/source_block.py": "pipeline/kafka/debezium/test_envelope.py",
+    "pipeline/kafka/state.py": "pipeline/kafka/test_step.py",
     "pipeline/coordinator/consistent_state.py": "pipeline/coordinator/halted/test_consistent_schedule.py",
     "pipeline/coordinator/handle_transactions.py": "pipeline/coordinator/test_step.py",
     "pipeline/journal/applied/progress.py": "pipeline/journal/applied/test_waiters.py",

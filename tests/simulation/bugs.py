@@ -34,10 +34,11 @@ from pipeline.journal.applied.query import Applied
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.journal.entry import Entry
 from pipeline.kafka import portions
-from pipeline.kafka import state as kafka_state
+from pipeline.kafka import position as positions
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.portions import Portion
-from pipeline.kafka.state import AllTopicsBut, KafkaPosition, OpenTransaction, SendingPortion, SinkPosition
+from pipeline.kafka.position import KafkaPosition, SinkPosition
+from pipeline.kafka.state import AllTopicsBut, OpenTransaction, SendingPortion
 from pipeline.kafka.state import State as Sending
 from pipeline.kafka.step import TransactionCommitted
 from pipeline.kafka.transaction_endings import Ending
@@ -363,7 +364,7 @@ def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
 
 def a_position_is_outside_of_its_transaction(patch: Patch) -> None:
     def commits(_: Topics, at: SinkPosition) -> list[Commit]:
-        return [Commit(None, last=False), Commit(kafka_state.position_to_json(at), last=True)]
+        return [Commit(None, last=False), Commit(positions.to_json(at), last=True)]
 
     patch.setattr(Topics, "commits", commits)
 
@@ -486,8 +487,8 @@ def a_topic_that_is_set_aside_is_sent_to(patch: Patch) -> None:
 
 
 def what_is_set_aside_is_forgotten_by_a_kill(patch: Patch) -> None:
-    original = kafka_state.position_to_json
-    patch.setattr(kafka_state, "position_to_json", lambda at: original(replace(at, set_aside={})))
+    original = positions.to_json
+    patch.setattr(positions, "to_json", lambda at: original(replace(at, set_aside={})))
 
 
 def what_a_set_aside_topic_lacks_is_left_out(patch: Patch) -> None:

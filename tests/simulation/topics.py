@@ -1,7 +1,7 @@
 """A model of Kafka: a broker with transactions, and the KafkaSink, which brings what's sealed into topics.
 
 `pipeline.kafka.step` decides what's done next, `pipeline.kafka.portions` how a segment and its statements are divided,
-and `pipeline.kafka.state` how the position is written. What's modelled is the broker: it takes messages into the
+and `pipeline.kafka.position` how the position is written. What's modelled is the broker: it takes messages into the
 transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
 kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
 topic refuses its messages for a while. Now and then the broker dies after it has decided on a commit, and comes back
@@ -20,16 +20,16 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.journal.entry import Entry
-from pipeline.kafka import state as kafka_state
+from pipeline.kafka import position as positions
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.portions import plan_portions, unsent
+from pipeline.kafka.position import SinkPosition
 from pipeline.kafka.state import (
     AllSent,
     Committing,
     JournalBounds,
     PlanningSegment,
     SendingPortion,
-    SinkPosition,
     State,
     includes,
 )
@@ -271,7 +271,7 @@ class Topics:
         life.epoch = self._broker.begin()
         self.end_what_is_open(self._broker)
         position, told = self._broker.position, self._confirmed
-        at = None if position is None else kafka_state.position_from_json(position.text)
+        at = None if position is None else positions.from_json(position.text)
         bounds = JournalBounds("j", self._needed, self._sealed, told or 0, told is not None)
         return PlacesFound(at, None if at is None else "j", bounds)
 
@@ -378,7 +378,7 @@ class Topics:
 
     def commits(self, at: SinkPosition) -> list[Commit]:
         """One commit, of the messages and of the position."""
-        return [Commit(kafka_state.position_to_json(at), last=True)]
+        return [Commit(positions.to_json(at), last=True)]
 
     def _entry(self, life: Life, segment: int) -> Entry:
         if segment < self._needed:
@@ -432,7 +432,7 @@ class Topics:
     def _judge_statements(self, messages: list[Message]) -> None:
         """Whoever sees a change sees the statements before it, unless their topic is set aside or lacks its marker."""
         broker = self._broker
-        at = None if broker.position is None else kafka_state.position_from_json(broker.position.text)
+        at = None if broker.position is None else positions.from_json(broker.position.text)
         if STATEMENTS in broker.left or (at is not None and STATEMENTS in at.set_aside):
             return
         last = max(

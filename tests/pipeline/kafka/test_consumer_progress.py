@@ -6,7 +6,7 @@ from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
-from pipeline.kafka.state import FormerRouting, KafkaPosition, SetAside, SinkPosition
+from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.topics import Routing, topic_of_heartbeats
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId

@@ -5,22 +5,18 @@ from dataclasses import replace
 import pytest
 
 from pipeline.errors import InvariantBroken
+from pipeline.kafka import position as positions
 from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
+from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
     FindingPosition,
-    FormerRouting,
     JournalBounds,
-    KafkaPosition,
     OneTopic,
     SendingPortion,
-    SetAside,
-    SinkPosition,
     State,
     includes,
-    position_from_json,
-    position_to_json,
 )
 from pipeline.kafka.step import (
     BatchDivided,
@@ -352,7 +348,7 @@ def test_a_refused_topic_of_heartbeats_that_none_go_to_any_more_is_forgotten(now
     there = SinkPosition(KafkaPosition(9), {"beats": earlier, "table": table})
     state, _ = step(State(4, heartbeat_topic="beats"), PlacesFound(there, "j", bounds))
     assert state.at.set_aside == {"beats": replace(earlier, beats=True), "table": table}
-    then = position_from_json(position_to_json(state.at))
+    then = positions.from_json(positions.to_json(state.at))
     state, orders = step(State(4, heartbeat_topic=now), PlacesFound(then, "j", bounds))
     assert state.at.set_aside == {"table": table}
     assert orders == (ConfirmSegment(6),)

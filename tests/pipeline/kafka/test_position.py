@@ -7,56 +7,49 @@ import pytest
 
 from pipeline.config.message_routes import TopicRoute
 from pipeline.errors import Definite
-from pipeline.kafka.state import (
-    FormerRouting,
-    KafkaPosition,
-    SetAside,
-    SinkPosition,
-    ends_from_json,
-    position_from_json,
-    position_to_json,
-)
+from pipeline.kafka import position as positions
+from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.topics import Routing
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
     at = SinkPosition(KafkaPosition(3, 4, 5), {"p.a.b": SetAside(KafkaPosition(2, 1, 0), "too large")})
-    assert position_from_json(position_to_json(at)) == at
+    assert positions.from_json(positions.to_json(at)) == at
     beats = SinkPosition(KafkaPosition(3), {"b": SetAside(KafkaPosition(2), "no", beats=True)})
-    assert position_from_json(position_to_json(beats)) == beats
+    assert positions.from_json(positions.to_json(beats)) == beats
     earlier = replace(at, routing="0123")
-    assert position_from_json(position_to_json(earlier)) == earlier
+    assert positions.from_json(positions.to_json(earlier)) == earlier
     routes = (TopicRoute("a", "b"), TopicRoute("c", "d", False, "k", "e", "f"))
     routed = replace(at, routing=Routing("p", "-", routes))
-    assert position_from_json(position_to_json(routed)) == routed
+    assert positions.from_json(positions.to_json(routed)) == routed
     rerouted = replace(routed, former=(FormerRouting(1, Routing("p")), FormerRouting(3, Routing("q"))))
-    assert position_from_json(position_to_json(rerouted)) == rerouted
+    assert positions.from_json(positions.to_json(rerouted)) == rerouted
     # An earlier version compares the digest alone, and may not continue by the present settings.
-    said = [json.loads(position_to_json(each))["routing"] for each in (routed, rerouted)]
+    said = [json.loads(positions.to_json(each))["routing"] for each in (routed, rerouted)]
     assert said[0] == Routing("p", "-", routes).digest != said[1]
 
 
 def test_the_ends_of_a_kafka_transaction_are_beside_its_position() -> None:
     at, ends = SinkPosition(KafkaPosition(3)), {("p.a.b", 1): 7, ("p.a.b", 0): 9, ("p.a", 0): 2}
-    text = position_to_json(at, ends)
-    assert (position_from_json(text), ends_from_json(text)) == (at, ends)
-    assert ends_from_json(position_to_json(at)) == {}
+    text = positions.to_json(at, ends)
+    assert (positions.from_json(text), positions.ends_from_json(text)) == (at, ends)
+    assert positions.ends_from_json(positions.to_json(at)) == {}
 
 
 def test_a_position_without_topics_that_are_set_aside_is_as_it_always_was() -> None:
     text = b'{"segment": 3, "scn": 4, "rows": 0}'
-    assert position_from_json(text) == SinkPosition(KafkaPosition(3, 4))
-    assert position_to_json(SinkPosition(KafkaPosition(3, 4))) == text
+    assert positions.from_json(text) == SinkPosition(KafkaPosition(3, 4))
+    assert positions.to_json(SinkPosition(KafkaPosition(3, 4))) == text
 
 
 def test_rows_of_an_earlier_version_stay_what_they_are_and_it_takes_none_of_ours() -> None:
     text = b'{"segment": 3, "scn": 4, "rows": 5}'
     at = SinkPosition(KafkaPosition(3, 4, 5, by_table=True))
-    assert position_from_json(text) == at
-    assert position_to_json(at) == text
-    ours = position_to_json(SinkPosition(KafkaPosition(3, 4, 5), {"a": SetAside(at.position, "too large")}))
-    assert position_from_json(ours).position == KafkaPosition(3, 4, 5)
-    assert position_from_json(ours).set_aside["a"].position == at.position
+    assert positions.from_json(text) == at
+    assert positions.to_json(at) == text
+    ours = positions.to_json(SinkPosition(KafkaPosition(3, 4, 5), {"a": SetAside(at.position, "too large")}))
+    assert positions.from_json(ours).position == KafkaPosition(3, 4, 5)
+    assert positions.from_json(ours).set_aside["a"].position == at.position
     assert "rows" not in json.loads(ours)
 
 
@@ -72,10 +65,10 @@ def test_rows_of_an_earlier_version_stay_what_they_are_and_it_takes_none_of_ours
 )
 def test_any_other_text_is_refused(text: bytes) -> None:
     with pytest.raises(Definite, match=r"kafka\.position_topic"):
-        position_from_json(text)
+        positions.from_json(text)
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"ends": [1]}', b'{"ends": {"t": {"x": 1}}}'])
 def test_other_ends_are_refused(text: bytes) -> None:
     with pytest.raises(Definite, match=r"kafka\.position_topic"):
-        ends_from_json(text)
+        positions.ends_from_json(text)
