@@ -28,8 +28,8 @@ __all__ = ["Trust", "ask_service", "request_service"]
 Trust = SSLContext | str | PathLike[str] | None
 
 # For how long (s) an idle connection is kept, and how many are. The service cuts it later, and so do most proxies.
-KEPT_S: Final = 5.0
-MOST_KEPT: Final = 64
+_KEPT_S: Final = 5.0
+_MOST_KEPT: Final = 64
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -59,7 +59,7 @@ class _KeptConnections:
     def take(self, place: _Place) -> HTTPConnection | None:
         """The connection to there that was used last; None if there's none."""
         with self._lock:
-            while self._idle and self._idle[0][2] <= monotonic() - KEPT_S:
+            while self._idle and self._idle[0][2] <= monotonic() - _KEPT_S:
                 self._idle.popleft()[1].close()
             for kept in reversed(self._idle):
                 if kept[0] == place:
@@ -71,7 +71,7 @@ class _KeptConnections:
         """Keeps a connection that has answered all that it was asked."""
         with self._lock:
             self._idle.append((place, connection, monotonic()))
-            if len(self._idle) > MOST_KEPT:
+            if len(self._idle) > _MOST_KEPT:
                 self._idle.popleft()[1].close()
 
     def close(self) -> None:

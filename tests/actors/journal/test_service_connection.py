@@ -110,7 +110,7 @@ async def test_a_connection_is_kept_for_a_while_only(tmp_path: Path, monkeypatch
     async with served(tmp_path) as bench:
         assert await asyncio.to_thread(asked, bench)
         first = service_connection._kept._idle[-1][1]
-        monkeypatch.setattr(service_connection, "KEPT_S", 0.0)
+        monkeypatch.setattr(service_connection, "_KEPT_S", 0.0)
         assert await asyncio.to_thread(asked, bench)
         assert first.sock is None
         await until(lambda: opened(bench) == 1, "the first one is closed")
@@ -119,7 +119,7 @@ async def test_a_connection_is_kept_for_a_while_only(tmp_path: Path, monkeypatch
 async def test_no_more_are_kept_than_there_is_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_connection, "MOST_KEPT", 2)
+    monkeypatch.setattr(service_connection, "_MOST_KEPT", 2)
     async with served(tmp_path) as bench:
         bench.applied.journal_progressed(sealed(5, "a:1-9"))
 
