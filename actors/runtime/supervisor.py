@@ -1,8 +1,7 @@
 """The supervisor: starts the actors, watches them, restarts them, and stops them in order.
 
-Actors restart in groups. The capture group is one chain of state from the binlog to the journal. So if one of its
-actors fails, all are cancelled and built again from the last sealed segment. Delivery, Kafka and control are groups of
-their own. A failure in Kafka never stops the pipeline: its group is always built again, even after a definite error.
+Actors restart in groups (`topology.GROUPS`). If one actor fails, its whole group is cancelled and built again. A
+failure in a group that stands alone never stops the pipeline: it is always built again, even after a definite error.
 
     what an actor raises       what happens
     Transient, OSError         its group is cancelled, and built again after a pause that grows; without a limit
@@ -16,7 +15,7 @@ A clean stop follows the flow. Actors without a sender before them (BinlogReader
 other actor's mailbox is closed when its last sender before it has ended. So all data that was read gets as far as it
 can. An actor that would wait for room at an ended one is cancelled, because no actor will take its message. So is one
 that waits for an event that may never come (`Actor.waits`). `topology.ActorName` defines the order. A stop isn't clean
-if the sink is waiting for its restart, because the lake lacks what was sealed meanwhile.
+if a sink is waiting for its restart, because its output lacks what was sealed meanwhile (`Group.lacks`).
 """
 
 import asyncio
@@ -39,7 +38,7 @@ from actors.runtime.retry import random_pause_s
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.errors import Backoff, InvariantBroken
-from pipeline.messages.topology import EDGES, WhenFull
+from pipeline.messages.topology import EDGES, GROUPS, Group, WhenFull
 from pipeline.messages.topology import ActorName as Name
 
 log = structlog.get_logger()
@@ -68,36 +67,6 @@ class RunOutcome:
     code: ExitCode
     message: str = ""
     stuck: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Actors that restart together.
-
-    `alone`: no failure except a broken invariant affects other groups, and the group is always built again. `lacks`:
-    what lacks the segments sealed since, when the group can't be built again before a stop.
-    """
-
-    name: str
-    actors: tuple[Name, ...]
-    alone: bool = False
-    lacks: str | None = None
-
-
-CAPTURE = Group(
-    "capture",
-    (
-        Name.BINLOG_READER,
-        Name.SCHEMA_VERIFIER,
-        Name.WATERMARK_COORDINATOR,
-        Name.CHUNK_SELECTOR,
-        Name.JOURNAL_WRITER,
-    ),
-)
-DELIVERY = Group("delivery", (Name.SPARK_SINK,), lacks="the lake lacks")
-KAFKA = Group("kafka", (Name.KAFKA_SINK,), alone=True, lacks="the topics lack")
-CONTROL = Group("control", (Name.SIGNAL_LISTENER,))
-GROUPS = (CAPTURE, DELIVERY, KAFKA, CONTROL)
 
 
 BETWEEN_RESTARTS: Final = Backoff(0.5, 30.0)

@@ -32,16 +32,7 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
 from actors.runtime.secret_files import ensure_token
-from actors.runtime.supervisor import (
-    CAPTURE,
-    CONTROL,
-    DELIVERY,
-    GROUPS,
-    KAFKA,
-    Group,
-    RunOutcome,
-    Supervisor,
-)
+from actors.runtime.supervisor import RunOutcome, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service import start_checks
 from actors.service.client import address_file, token_file
@@ -73,7 +64,7 @@ from pipeline.journal.entry import Entry
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
 from pipeline.messages.signals import SignalAccepted
-from pipeline.messages.topology import EDGES, inbox
+from pipeline.messages.topology import CAPTURE, CONTROL, DELIVERY, EDGES, GROUPS, KAFKA, Group, inbox
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId

@@ -1,4 +1,5 @@
-"""The flow as data: who sends what to whom, how much may wait, and what happens when the mailbox is full.
+"""The flow as data: who sends what to whom, how much may wait, what happens when the mailbox is full, and who restarts
+together.
 
 A cycle of full mailboxes in which every edge waits is a deadlock. So every cycle here has an edge that can't wait. By
 protocol no more messages can be under way on it than fit (BOUNDED), or only the newest counts (NEWEST). A test follows
@@ -24,6 +25,37 @@ class ActorName(StrEnum):
     JOURNAL_WRITER = "JournalWriter"
     SPARK_SINK = "SparkSink"
     KAFKA_SINK = "KafkaSink"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Actors that restart together.
+
+    `alone`: no failure except a broken invariant affects other groups, and the group is always built again. `lacks`:
+    what lacks the segments sealed since, when the group can't be built again before a stop.
+    """
+
+    name: str
+    actors: tuple[ActorName, ...]
+    alone: bool = False
+    lacks: str | None = None
+
+
+# One chain of state from the log to the journal: it's built again from the last sealed segment.
+CAPTURE = Group(
+    "capture",
+    (
+        ActorName.BINLOG_READER,
+        ActorName.SCHEMA_VERIFIER,
+        ActorName.WATERMARK_COORDINATOR,
+        ActorName.CHUNK_SELECTOR,
+        ActorName.JOURNAL_WRITER,
+    ),
+)
+DELIVERY = Group("delivery", (ActorName.SPARK_SINK,), lacks="the lake lacks")
+KAFKA = Group("kafka", (ActorName.KAFKA_SINK,), alone=True, lacks="the topics lack")
+CONTROL = Group("control", (ActorName.SIGNAL_LISTENER,))
+GROUPS = (CAPTURE, DELIVERY, KAFKA, CONTROL)
 
 
 class WhenFull(StrEnum):

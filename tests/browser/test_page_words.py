@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.async_api import Page, expect
 
-from actors.runtime.supervisor import GROUPS
+from pipeline.messages.topology import GROUPS
 from pipeline.messages.topology import ActorName as Name
 from tests.actors.http.test_server import Bench, served
 from tests.browser.chromium import launched, page

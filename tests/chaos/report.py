@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from actors.runtime.supervisor import GROUPS
+from pipeline.messages.topology import GROUPS
 from tests.chaos.orders import Event, Order, Strike, What
 from tests.chaos.plan import Deed
 

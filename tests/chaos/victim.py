@@ -23,7 +23,7 @@ from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.supervisor import Build, Group, LifeState, RestartLimits, Supervisor
+from actors.runtime.supervisor import Build, LifeState, RestartLimits, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service import assembly, cli
 from actors.signal_listener import SignalListener
@@ -31,6 +31,7 @@ from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.errors import Backoff
 from pipeline.messages.topology import ActorName as Name
+from pipeline.messages.topology import Group
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
 from tests.chaos.plan import Deed
 from tests.chaos.planted import Planted, plant

@@ -24,7 +24,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
-from actors.runtime.supervisor import GROUPS, Group, RestartLimits, Supervisor
+from actors.runtime.supervisor import RestartLimits, Supervisor
 from actors.signal_listener import SignalListener
 from actors.signals.rest import SignalRest
 from actors.status import applied_watch
@@ -45,7 +45,7 @@ from pipeline.journal.applied.progress import Through
 from pipeline.journal.applied.query import Applied
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalRejected
-from pipeline.messages.topology import EDGES, inbox
+from pipeline.messages.topology import EDGES, GROUPS, Group, inbox
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.outcomes import Outcome, SignalState

@@ -13,22 +13,10 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import StartAgain
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.supervisor import (
-    CAPTURE,
-    CONTROL,
-    DELIVERY,
-    GROUPS,
-    KAFKA,
-    ExitCode,
-    Group,
-    LifeState,
-    RestartLimits,
-    RunOutcome,
-    Supervisor,
-)
+from actors.runtime.supervisor import ExitCode, LifeState, RestartLimits, RunOutcome, Supervisor
 from pipeline import metrics as catalogue
 from pipeline.errors import Backoff, Definite, InvariantBroken, Transient
-from pipeline.messages.topology import EDGES, inbox
+from pipeline.messages.topology import CAPTURE, CONTROL, DELIVERY, EDGES, GROUPS, KAFKA, Group, inbox
 from pipeline.messages.topology import ActorName as Name
 
 QUICK = RestartLimits(Backoff(0.001, 0.002), look_every_s=0.01, cancel_s=0.3, failures=3)
@@ -589,10 +577,6 @@ async def test_a_cancellation_at_any_step_of_a_build_leaves_no_actor(steps: int)
     run.cancel()
     await asyncio.wait({run})
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-def test_each_actor_is_in_one_group() -> None:
-    assert sorted(name for group in GROUPS for name in group.actors) == sorted(Name)
 
 
 async def test_what_fails_in_kafka_is_its_own_affair() -> None:

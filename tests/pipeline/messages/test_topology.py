@@ -9,7 +9,7 @@ from pipeline.messages import inboxes as messages
 from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.journal import Append, AppendRows
-from pipeline.messages.topology import EDGES, ActorName, WhenFull, inbox
+from pipeline.messages.topology import EDGES, GROUPS, ActorName, WhenFull, inbox
 
 RECEIVES = {
     ActorName.SIGNAL_LISTENER: messages.ToSignalListener,
@@ -107,3 +107,7 @@ def test_the_order_of_actors_is_a_flow() -> None:
         if not any(order.index(edge.sender) < order.index(actor) for edge in inbox(actor))
     ]
     assert firsts == [ActorName.SIGNAL_LISTENER, ActorName.BINLOG_READER]
+
+
+def test_each_actor_is_in_one_group() -> None:
+    assert sorted(name for group in GROUPS for name in group.actors) == sorted(ActorName)
