@@ -32,6 +32,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
+from pipeline.journal.consumer_names import KAFKA_CONSUMER
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
@@ -69,9 +70,6 @@ from pipeline.messages.journal import SegmentSealed, StatementPart
 from pipeline.signals.notifications import find_notifications
 
 log = structlog.get_logger()
-
-# The sink's name among the journal's consumers.
-KAFKA_CONSUMER: Final = "kafka"
 
 # Who waits for a broker or a schema registry for longer (s) isn't waited for by a clean stop.
 BROKER_PATIENCE_S: Final = 20.0

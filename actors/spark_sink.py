@@ -43,6 +43,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
+from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
@@ -65,9 +66,6 @@ from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, Se
 from pipeline.schema.table_schema import TableId
 
 log = structlog.get_logger()
-
-# The sink's name among the journal's consumers.
-LAKE_CONSUMER: Final = "lake"
 
 # How many tables are delivered at the same time. They wait for the disk most of the time, which syncs many at once in
 # hardly more time than one. One more thread is for the work beside them.

@@ -35,6 +35,7 @@ from pipeline.config.settings import (
     SourceSettings,
 )
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.consumer_names import KAFKA_CONSUMER
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.schema.table_filter import TableFilter
@@ -123,7 +124,7 @@ def _deliver(journal: Path, address: str, prefix: str, rows: int) -> Delivered:
 
 async def _delivered(journal: JournalReader, to: KafkaSinkSettings, rows: int) -> Delivered:
     mailbox: Mailbox[ToKafkaSink] = Mailbox(inbox(ActorName.KAFKA_SINK))
-    journal.consumers.record_progress("kafka", 0)  # as if it had been there from the beginning on
+    journal.consumers.record_progress(KAFKA_CONSUMER, 0)  # as if it had been there from the beginning on
     sink = KafkaSink(mailbox, Metrics(), to, "bench", journal, lambda _: None)
     last = journal.last_segment()
     begun, processor = time.perf_counter(), time.process_time()

@@ -14,7 +14,6 @@ compared its output with it.
 """
 
 import json
-import re
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,12 +21,12 @@ from typing import Any
 from actors.journal.files import Files
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, first_segment
 from actors.runtime.filesystem import TEMPORARY
+from pipeline.config.settings import NAME, NAME_WORDS
 from pipeline.errors import Definite
 from pipeline.journal.missing_generations import LostScans
 from pipeline.schema.table_schema import TableId
 
 CONSUMERS = "consumers"
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,8 @@ class Consumers:
 
         Its output isn't ahead of the journal. `lost`: as the Consumer has it; None for nothing.
         """
-        if not _NAME.fullmatch(name):
-            raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
+        if not NAME.fullmatch(name):
+            raise Definite(f"{name!r} can't be a consumer's name: use {NAME_WORDS}")
         self._put(name, Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {}))
 
     def record_lost(self, name: str, lost: LostScans) -> None:

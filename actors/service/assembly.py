@@ -46,7 +46,7 @@ from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table, stored_schemas
 from actors.source.unmatched_tables import protection_findings, type_findings
-from actors.spark_sink import LAKE_CONSUMER, SinkPorts, SparkSink
+from actors.spark_sink import SinkPorts, SparkSink
 from actors.status.alert_webhook import AlertWebhook
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
@@ -60,6 +60,7 @@ from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
+from pipeline.journal.consumer_names import KAFKA_CONSUMER, LAKE_CONSUMER
 from pipeline.journal.entry import Entry
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
@@ -130,7 +131,7 @@ class Assembly:
         self._servers = Servers(settings, store.identity.id, self.metrics)
         if settings.kafka is not None:
             kafka_sink.join_journal(store)
-        store.leave_unchecked(LAKE_CONSUMER, kafka_sink.KAFKA_CONSUMER)
+        store.leave_unchecked(LAKE_CONSUMER, KAFKA_CONSUMER)
         _log_absent_consumers(settings, store)
         for name, mailbox in self.mailboxes.items():
             self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
@@ -358,7 +359,7 @@ async def _look(look: Callable[[], Awaitable[None]]) -> None:
 
 def _journal_rules(settings: Settings, store: JournalStore) -> tuple[LakeRule, ...]:
     """The rules that the journal is written by: a consumer in Kafka wants what each update found."""
-    wanted = settings.kafka is not None or kafka_sink.KAFKA_CONSUMER in store.consumers.all()
+    wanted = settings.kafka is not None or KAFKA_CONSUMER in store.consumers.all()
     return with_before_images(settings.lake_rules) if wanted else settings.lake_rules
 
 
@@ -369,7 +370,7 @@ def _log_absent_consumers(settings: Settings, store: JournalStore) -> None:
 
     Whether they come back is for people to say: what they lack by then is read again.
     """
-    sections = {LAKE_CONSUMER: settings.lake, kafka_sink.KAFKA_CONSUMER: settings.kafka}
+    sections = {LAKE_CONSUMER: settings.lake, KAFKA_CONSUMER: settings.kafka}
     for name in sorted(name for name in store.consumers.all() if sections.get(name, settings) is None):
         log.warning("the journal keeps segments for a consumer without a section", consumer=name)
 

@@ -31,6 +31,10 @@ from pipeline.config.unwrapping import MAY_BE_EMPTY, Unwrap
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
+# What the name of a pipeline can be, and that of a consumer of its journal (`fullmatch`).
+NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+NAME_WORDS: Final = "a-z, 0-9, _ and -, a letter first, at most 63"
+
 # How many windows may be open at once.
 MOST_WINDOWS = 1024
 
@@ -459,12 +463,7 @@ class Settings:
     doesn't have as they are.
     """
 
-    name: str = field(
-        metadata={
-            "pattern": r"[a-z][a-z0-9_-]{0,62}",
-            "words": "a-z, 0-9, _ and -, a letter first, at most 63",
-        }
-    )
+    name: str = field(metadata={"pattern": NAME.pattern, "words": NAME_WORDS})
     tables: TableFilter
     source: SourceSettings
     journal: JournalSettings

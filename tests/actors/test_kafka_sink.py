@@ -10,10 +10,11 @@ import pytest
 
 from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
-from actors.kafka_sink import KAFKA_CONSUMER, KafkaSink
+from actors.kafka_sink import KafkaSink
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline.config.settings import KafkaSinkSettings
+from pipeline.journal.consumer_names import KAFKA_CONSUMER
 from pipeline.kafka.portions import Portion
 from pipeline.kafka.state import AllTopicsBut
 from pipeline.kafka.step import PortionSent, SendPortion

@@ -14,10 +14,11 @@ from actors.journal.store import JournalReader, JournalStore
 from actors.lake.spark_session import SparkLost
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import LAKE_CONSUMER, SparkSink, SparkUp
+from actors.spark_sink import SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
+from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable
 from pipeline.lake.batch import Batch, LakeTableState

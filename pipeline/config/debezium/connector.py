@@ -27,11 +27,10 @@ from pipeline.config.debezium.properties import (
 )
 from pipeline.config.debezium.protection_options import protected_columns, without_statements
 from pipeline.config.debezium.tables import NotOurs, captured
+from pipeline.config.settings import NAME, NAME_WORDS
 from pipeline.gtid.gtid_set import GtidSet
 
 CONNECTOR: Final = "io.debezium.connector.mysql.MySqlConnector"
-
-_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 _BEGINS_NOW: Final = (
     "without --offsets capture begins at the server's present; changes between the connector's stop and then are in no "
@@ -123,10 +122,8 @@ def _connector(work: Conversion) -> str | None:
     label, prefix = work.take("name"), work.take("topic.prefix")
     wanted = prefix or label or ""
     name = re.sub(r"[^a-z0-9_-]", "_", wanted.lower())
-    if not _NAME.fullmatch(name):
-        work.tell(
-            NoteKind.TO_DO, "topic.prefix", "give `name`: a-z, 0-9, _ and -, a letter first, at most 63"
-        )
+    if not NAME.fullmatch(name):
+        work.tell(NoteKind.TO_DO, "topic.prefix", f"give `name`: {NAME_WORDS}")
         return prefix
     work.put("", "name", name)
     if name != prefix:

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from pipeline.config.settings import NAME, NAME_WORDS
 from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
+from pipeline.journal.consumer_names import SERVICE_CONSUMERS
 from pipeline.schema.table_names import MalformedTableName, not_captured, parse_table, parse_tables
 from pipeline.schema.table_schema import TableId
 
 # How many bytes of the journal's files a micro-batch has, unless an option says it.
 BYTES_PER_TRIGGER: Final = 1 << 30
-
-# The service's own consumers of the journal (`actors.spark_sink`, `actors.kafka_sink`).
-_SERVICE: Final = frozenset({"lake", "kafka"})
-_CONSUMER: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 _OPTIONS: Final = (
     "journal",
@@ -224,8 +222,8 @@ def _size(text: str) -> int:
 
 
 def _consumer(text: str) -> str:
-    if not _CONSUMER.fullmatch(text):
-        raise _NotThis(f"{text!r} can't be a consumer's name", "use a-z, 0-9, _ and -, a letter first")
-    if text in _SERVICE:
+    if not NAME.fullmatch(text):
+        raise _NotThis(f"{text!r} can't be a consumer's name", f"use {NAME_WORDS}")
+    if text in SERVICE_CONSUMERS:
         raise _NotThis(f"{text!r} is the service's own consumer", "give a name of the stream's own")
     return text

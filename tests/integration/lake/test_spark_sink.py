@@ -26,11 +26,12 @@ from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import LAKE_CONSUMER, SparkSink, SparkUp
+from actors.spark_sink import SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
+from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.entry import CommitTimes
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.inboxes import ToSparkSink

@@ -26,10 +26,10 @@ from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.lake.verification import LakeVerification
 from actors.runtime.filesystem import sync
-from actors.spark_sink import LAKE_CONSUMER
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.errors import Backoff, Definite
+from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.tables import FORGETTING, Tier, findings_path, location, table_at
