@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from actors.http.changes.consumers import SEGMENTS_AT_ONCE, ChangesConsumers
+from actors.http.changes.consumers import ChangesConsumers
 from actors.http.changes.segment_changes import ChangesRead, ChooseKeys, SegmentChanges
+from actors.http.changes.stream_point import SEGMENTS_AT_ONCE
 from actors.http.error_answers import Handler, changes_refusal
 from actors.journal.store import JournalReader
 from actors.runtime.metrics import Metrics

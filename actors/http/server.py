@@ -52,7 +52,7 @@ from pipeline.journal.applied.query import (
 from pipeline.journal.changes.bootstrap import parse_bootstrap
 from pipeline.journal.changes.key_filter import WrongKeyFilter
 from pipeline.journal.changes.place import PlaceGone
-from pipeline.journal.changes.query import ChangesFormat, parse_changes_query
+from pipeline.journal.changes.query import parse_changes_query
 from pipeline.journal.changes.translation import parse_translated_place
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
@@ -344,7 +344,7 @@ class HttpServer:
         query = parse_changes_query(request.query)
         with self._changes.consumer():
             stream = await self._changes.open(query)
-            return await self._send_changes(request, stream, query.format)
+            return await self._send_changes(request, stream)
 
     async def _translate(self, request: web.Request) -> web.Response:
         found = await self._changes.translate(parse_translated_place(request.query))
@@ -369,14 +369,18 @@ class HttpServer:
             }
         )
 
-    async def _send_changes(
-        self, request: web.Request, stream: ConsumerStream, form: ChangesFormat
-    ) -> web.StreamResponse:
+    async def _send_changes(self, request: web.Request, stream: ConsumerStream) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": stream.form.content_type})
         await answer.prepare(request)
         try:
-            async for data in self._changes.follow(stream, form):
-                await _write(answer, data, STALLED_S)
+            async with asyncio.timeout(STALLED_S) as patience:
+                due = 0.0
+                async for data in self._changes.follow(stream):
+                    await answer.write(data)
+                    # Each part would be too often for a timer.
+                    if (now := asyncio.get_running_loop().time()) > due:
+                        due = now + _LOOK_EVERY_S
+                        patience.reschedule(now + STALLED_S)
         except (ConnectionError, TimeoutError):
             _cut(request)  # the consumer has gone, or takes nothing any more
         except (Definite, Transient) as error:

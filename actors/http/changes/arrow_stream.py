@@ -7,11 +7,15 @@ the order of commits.
 A schema holds for one IPC stream. If the columns of a table change, or another table comes, the stream ends and the
 next one begins, in the same answer. The metadata of a batch has the checkpoint that holds after it, and in JSON which
 tables have `restarted` and `stopped` by then. The last batch of all that is wanted has no rows, and `complete` there.
+
+The message of a batch depends on its schema and on nothing that was sent before: no column is encoded by a dictionary.
+So streams with the same columns share messages.
+
+Source: Arrow's columnar format, "Serialization and Interprocess Communication (IPC)".
 """
 
-import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -33,6 +37,9 @@ _CHECKPOINT: Final = b"checkpoint"
 _COMPLETE: Final = b"complete"
 _ERROR: Final = b"error"
 
+# What ends a stream.
+_END: Final = b"\xff\xff\xff\xff\0\0\0\0"
+
 
 class ArrowStream:
     """Writes a consumer's batches. `tables`: the columns of the tables that it wants, as they are at the beginning."""
@@ -44,17 +51,19 @@ class ArrowStream:
         tables: Mapping[TableId, TableSchema],
         compression: BufferCompression = BufferCompression.NONE,
     ) -> None:
-        self._flat = len(tables) == 1
-        self._own = {table: pa.schema(list(schema.arrow)) for table, schema in tables.items()}
+        self._tables = dict(tables)
         codec = None if compression is BufferCompression.NONE else compression.value
         self._options = pa.ipc.IpcWriteOptions(compression=codec)
-        self._sink = io.BytesIO()
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._set_schema(self._schema_of_all())
+
+    @property
+    def key(self) -> Hashable:
+        """Returns the columns of all tables. With the same ones the same bytes come next."""
+        return tuple((table, schema.version) for table, schema in self._tables.items())
 
     def begin(self) -> bytes:
-        """Returns the first stream's schema."""
-        self._open()
-        return self._written()
+        """Returns the first message of a stream, which is its schema."""
+        return self._head
 
     def write(self, read: ChangesRead) -> bytes:
         """Returns rows and their checkpoint."""
@@ -65,77 +74,73 @@ class ArrowStream:
         metadata |= {_COMPLETE: b"true"} if read.complete else {}
         rows = read.rows
         pieces = [] if rows is None else list(of_one_version(rows, read.lanes))
+        messages: list[bytes | memoryview] = []
         for place, piece in enumerate(pieces):
-            self._take_columns(read.lanes[part.lane] for part, _ in piece.taken())
-            self._write(self._batch(piece, read.lanes), metadata if place == len(pieces) - 1 else {})
+            messages.append(self._take_columns(read.lanes[part.lane] for part, _ in piece.taken()))
+            last = place == len(pieces) - 1
+            messages.append(self._message(self._batch(piece, read.lanes), metadata if last else {}))
         if not pieces:
-            self._write(self._empty(), metadata)
-        return self._written()
+            messages.append(self._message(self._empty(), metadata))
+        return b"".join(messages)
 
     def error(self, text: str) -> bytes:
         """Returns a last batch without rows, whose metadata has the error."""
-        self._write(self._empty(), {_ERROR: text.encode()})
-        return self._written()
+        return b"".join([self._message(self._empty(), {_ERROR: text.encode()})])
 
     def end(self) -> bytes:
         """Returns the end of the stream."""
-        if self._writer is not None:
-            self._writer.close()
-        return self._written()
+        return _END
 
-    def _take_columns(self, schemas: Iterable[TableSchema]) -> None:
-        """Begins the next stream if a table has other columns now."""
-        changed = {each.table: pa.schema(list(each.arrow)) for each in schemas}
-        if any(self._own.get(table) != own for table, own in changed.items()):
-            self._own |= changed
-            self._flat = len(self._own) == 1
-            self._open()
+    def _take_columns(self, schemas: Iterable[TableSchema]) -> bytes:
+        """Returns what ends the stream and begins the next one, if a table has other columns now."""
+        before = self._tables
+        self._tables = before | {schema.table: schema for schema in schemas}
+        if self._tables == before or (schema := self._schema_of_all()) == self._schema:
+            return b""
+        self._set_schema(schema)
+        return _END + self._head
 
-    def _open(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = pa.ipc.new_stream(self._sink, self._schema(), options=self._options)
+    def _set_schema(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._head: bytes = schema.serialize().to_pybytes()
 
-    def _schema(self) -> pa.Schema:
-        if self._flat:
-            (own,) = self._own.values()
-            return pa.schema([*META, *own])
-        structs = [pa.field(str(table), pa.struct(list(own))) for table, own in self._own.items()]
+    def _schema_of_all(self) -> pa.Schema:
+        if len(self._tables) == 1:
+            (own,) = self._tables.values()
+            return pa.schema([*META, *own.arrow])
+        structs = [pa.field(str(table), pa.struct(list(own.arrow))) for table, own in self._tables.items()]
         return pa.schema([pa.field(TABLE_NAME, pa.string(), nullable=False), *META, *structs])
 
     def _batch(self, rows: OrderedRows, lanes: tuple[TableSchema, ...]) -> pa.RecordBatch:
         taken = list(rows.taken())
         meta = _ordered([(part.rows.select(META.names), places) for part, places in taken])
-        if self._flat:
-            names = next(iter(self._own.values())).names
+        if len(self._tables) == 1:
+            names = next(iter(self._tables.values())).arrow.names
             own = _ordered([(part.rows.select(names), places) for part, places in taken])
-            return pa.RecordBatch.from_arrays([*meta.columns, *own.columns], schema=self._schema())
+            return pa.RecordBatch.from_arrays([*meta.columns, *own.columns], schema=self._schema)
         name = pa.DictionaryArray.from_arrays(
             pa.array(lane_of_each(rows)), pa.array([str(schema.table) for schema in lanes], pa.string())
         ).cast(pa.string())
         structs = []
-        for table, own_schema in self._own.items():
-            kind = pa.struct(list(own_schema))
+        for table, schema in self._tables.items():
+            kind = pa.struct(list(schema.arrow))
             of_table = [
-                (part.rows.select(own_schema.names), places)
+                (part.rows.select(schema.arrow.names), places)
                 for part, places in taken
                 if lanes[part.lane].table == table
             ]
             structs.append(_struct_column(of_table, kind, len(rows)))
-        return pa.RecordBatch.from_arrays([name, *meta.columns, *structs], schema=self._schema())
+        return pa.RecordBatch.from_arrays([name, *meta.columns, *structs], schema=self._schema)
 
     def _empty(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist([], schema=self._schema())
+        return pa.RecordBatch.from_pylist([], schema=self._schema)
 
-    def _write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes]) -> None:
-        assert self._writer is not None
-        self._writer.write_batch(batch, custom_metadata=dict(metadata))
-
-    def _written(self) -> bytes:
-        written = self._sink.getvalue()
-        self._sink.seek(0)
-        self._sink.truncate()
-        return written
+    def _message(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes]) -> memoryview:
+        # Only a stream's writer takes metadata, so the message is cut out of a stream of its own.
+        written = pa.BufferOutputStream()
+        with pa.ipc.new_stream(written, self._schema, options=self._options) as writer:
+            writer.write_batch(batch, custom_metadata=dict(metadata))
+        return memoryview(written.getvalue())[len(self._head) : -len(_END)]
 
 
 def _ordered(parts: list[tuple[pa.RecordBatch, Longs]]) -> pa.RecordBatch:

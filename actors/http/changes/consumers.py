@@ -1,9 +1,10 @@
 """Those who read `/changes`: each has its own place, and the socket holds it back.
 
-A consumer's changes are made in one of a few threads, a piece at a time, and only once it has taken the piece before.
-So a slow consumer costs a connection and the pieces in hand, and delays no other. Nor does one that finds nothing for
-long: it takes turns with the others, and gets checkpoints. New segments are awaited: the
-journal's writer reports each one here. The service keeps nothing of a consumer. Retention doesn't wait for it.
+A consumer's changes are made in one of a few threads, a part at a time, and only once it has taken the part before.
+Consumers that want the same part share it. So a slow consumer costs a connection and the part in hand, and delays no
+other. Nor does one that finds nothing for long: it takes turns with the others, and gets checkpoints. New segments are
+awaited: the journal's writer reports each one here. The service keeps nothing of a consumer. Retention doesn't wait for
+it.
 
 It lives as long as the service, while actors are built again.
 """
@@ -12,18 +13,16 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Final, Protocol
+from typing import Final
 
 from actors.http.changes.arrow_stream import ArrowStream
 from actors.http.changes.journal_tap import JournalTap
 from actors.http.changes.json_lines import JsonLines
-from actors.http.changes.segment_changes import (
-    ChangesRead,
-    SegmentChanges,
-    segment_transactions,
-)
+from actors.http.changes.segment_changes import SegmentChanges, segment_transactions
+from actors.http.changes.shared_parts import FirstPart, SharedParts
+from actors.http.changes.stream_point import StreamForm, StreamPart, StreamPoint
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
@@ -38,7 +37,6 @@ from pipeline.journal.changes.bootstrap import (
     restarted_after,
 )
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
-from pipeline.journal.changes.commit_order import count_by_table
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
 from pipeline.journal.changes.query import ChangesFormat, ChangesQuery, NamedPlace, Since
@@ -50,9 +48,6 @@ MOST_CONSUMERS: Final = 128
 # A consumer that has nothing to read gets a checkpoint so often (s). It notices then that the service is there, and the
 # service that the consumer is.
 CHECKPOINT_EVERY_S: Final = 10.0
-
-# A thread looks through so many segments for a consumer before others have their turn.
-SEGMENTS_AT_ONCE: Final = 16
 
 # How long (s) a consumer may take nothing.
 STALLED_S: Final = 600.0
@@ -69,32 +64,13 @@ class ServiceStops(Transient):
     """The service stops before a consumer has all that it wants."""
 
 
-class StreamForm(Protocol):
-    """The form of a consumer's changes."""
-
-    @property
-    def content_type(self) -> str:
-        """Returns its media type."""
-
-    def begin(self) -> bytes:
-        """Returns what comes first."""
-
-    def write(self, read: ChangesRead) -> bytes:
-        """Returns rows and their checkpoint."""
-
-    def error(self, text: str) -> bytes:
-        """Returns an error that ends the changes."""
-
-    def end(self) -> bytes:
-        """Returns what comes last."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumerStream:
-    """The changes of one consumer, and their form."""
+    """The stream of one consumer: what it asked for, how far it has come, and the form of what comes now."""
 
+    query: ChangesQuery
+    point: StreamPoint
     form: StreamForm
-    changes: SegmentChanges
 
 
 class ChangesConsumers:
@@ -110,6 +86,8 @@ class ChangesConsumers:
         self._sealed = 0
         self._news = asyncio.Event()
         self._ended = False
+        self._parts = SharedParts(self._first_part)
+        self._taken = Counter[tuple[ChangesFormat, StreamPart]]()
         metrics.watch(catalogue.CHANGES_CONSUMERS, partial(getattr, self, "count"))
 
     @contain_errors
@@ -145,7 +123,9 @@ class ChangesConsumers:
 
         Raises UnreachedPlace, PlaceGone, UnknownTables, WrongKeyFilter or NothingSealed.
         """
-        return await self.tap.work(lambda: self._open(query))
+        stream, last = await self.tap.work(lambda: self._open(query))
+        self._sealed = max(self._sealed, last)
+        return stream
 
     async def translate(self, since: Since) -> Translation:
         """Returns the other forms of a place. Raises UnreachedPlace, PlaceGone or NothingSealed."""
@@ -177,7 +157,8 @@ class ChangesConsumers:
         place = lake_place(lake, tables or known, last.checkpoint, restarts)
         return place, ChangesCheckpoint(there.id, place.reached.segment + 1)
 
-    def _open(self, query: ChangesQuery) -> ConsumerStream:
+    def _open(self, query: ChangesQuery) -> tuple[ConsumerStream, int]:
+        """Returns the stream of a consumer, and the journal's last segment."""
         journal, there = self.tap.sealed()
         known = self.tap.tables(journal.entry(there.last))
         check_tables(query.tables, known)
@@ -191,47 +172,51 @@ class ChangesConsumers:
         ends = there.last if through is NamedPlace.NOW else None
         place_wanted = None if isinstance(through, NamedPlace) else through
         keys = None if query.keys is None else partial(matching_keys, keys=query.keys)
-        wanted = frozenset(query.tables)
-        changes = SegmentChanges(journal, place, wanted, place_wanted, ends, keys, self.tap.shared)
+        tables = frozenset(query.tables)
+        changes = SegmentChanges(journal, place, tables, place_wanted, ends, keys, self.tap.shared)
         then = journal.entry(min(max(place.segment, there.first), there.last)).stored_schemas
-        return ConsumerStream(_form(query, {t: then.get(t, schema) for t, schema in known.items()}), changes)
+        form = _form(query, {t: then.get(t, schema) for t, schema in known.items()})
+        # Streams that have come to the same point go the same way from there, wherever they began.
+        wanted = replace(query, since=NamedPlace.EARLIEST), ends
+        return ConsumerStream(query, StreamPoint(wanted, changes, form), form), there.last
 
-    async def follow(self, stream: ConsumerStream, form: ChangesFormat) -> AsyncIterator[bytes]:
-        """Returns the pieces of a consumer's changes, without an end if it wants none.
+    async def follow(self, stream: ConsumerStream) -> AsyncIterator[bytes]:
+        """Returns the parts of a consumer's changes, without an end if it wants none.
 
         Raises PlaceGone, ServiceStops, or Definite if the journal is damaged.
         """
-        changes = stream.changes
         yield stream.form.begin()
         now = asyncio.get_running_loop().time
         sent = now()
-        sealed = (await self.tap.work(changes.there)).last
-        while not self._ended:
-            last = max(sealed, self._sealed)
-            pieces = changes.read(min(last, changes.place.segment + SEGMENTS_AT_ONCE - 1))
-            while (piece := await self.tap.work(lambda: self._next(pieces, stream.form))) is not None:  # noqa: B023
-                data, rows = piece
-                self.measure(form.value, rows, len(data))
-                yield data
-                sent = now()
-            if changes.ended:
-                yield stream.form.write(changes.reached())
-                yield stream.form.end()
-                return
+        while not stream.point.ended:
+            if self._ended:
+                # A proper end would say that the consumer has all.
+                raise ServiceStops("the service stops: continue with the last checkpoint")
+            first = await self._parts.next(stream.point)
+            is_late = first is None
+            part, others = (None, None) if first is None else (first.part, first.others)
+            first = None  # while one takes its part, it holds no other
+            while part is not None:
+                stream.point, stream.form = part.after or stream.point, part.form
+                if part.data:
+                    self._took(stream.query.format, part)
+                    yield part.data
+                    sent = now()
+                part = None if others is None else await self.tap.work(partial(next, others, None))
             # What the consumer wants may be rare, however much the journal gets.
-            newer = changes.place.segment <= last or await self._newer(changes.place.segment)
-            if not newer or now() - sent > CHECKPOINT_EVERY_S:
+            if (is_late or now() - sent > CHECKPOINT_EVERY_S) and not stream.point.ended:
                 sent = now()
-                yield stream.form.write(changes.reached())
-        # A proper end would say that the consumer has all.
-        raise ServiceStops("the service stops: continue with the last checkpoint")
+                yield stream.point.checkpoint
+        yield stream.point.checkpoint
+        yield stream.form.end()
 
-    def _next(self, pieces: Iterator[ChangesRead], form: StreamForm) -> tuple[bytes, Counter[TableId]] | None:
-        read = next(pieces, None)
-        if read is None:
+    async def _first_part(self, point: StreamPoint) -> FirstPart | None:
+        """Returns what comes next of a stream once the journal has it, None if that takes long."""
+        if not await self._newer(point.segment) or self._ended:
             return None
-        rows = Counter[TableId]() if read.rows is None else count_by_table(read.rows, read.lanes)
-        return form.write(read), rows
+        parts = point.parts(self._sealed)
+        part = await self.tap.work(partial(next, parts))
+        return FirstPart(part, parts if part.after is None else None)
 
     async def _newer(self, segment: int) -> bool:
         """Waits until the journal has this segment; returns False if it takes long."""
@@ -246,6 +231,19 @@ class ChangesConsumers:
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+
+    def _took(self, form: ChangesFormat, part: StreamPart) -> None:
+        """Counts a part, together with all consumers who take it at this moment."""
+        if not self._taken:
+            asyncio.get_running_loop().call_soon(self._measure_taken)
+        self._taken[form, part] += 1
+
+    @contain_errors
+    def _measure_taken(self) -> None:
+        taken, self._taken = self._taken, Counter()
+        for (form, part), times in taken.items():
+            rows = Counter({table: times * count for table, count in part.rows.items()})
+            self.measure(form.value, rows, times * len(part.data))
 
     @contain_errors
     def measure(self, form: str, rows: Counter[TableId], size: int) -> None:

@@ -11,6 +11,7 @@ number.
 """
 
 import json
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Final
 
@@ -35,6 +36,11 @@ class JsonLines:
     """Writes a consumer's changes as lines."""
 
     content_type = "application/x-ndjson"
+
+    @property
+    def key(self) -> Hashable:
+        """Returns the same for all: lines depend on nothing that was sent before."""
+        return ()
 
     def begin(self) -> bytes:
         """Returns nothing: lines need no beginning."""

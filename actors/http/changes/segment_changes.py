@@ -3,7 +3,7 @@
 It holds one batch of each table version that a segment has. Nothing is read before it is wanted.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -67,7 +67,7 @@ class SegmentChanges:
     """A consumer's way through the journal: from `place` on, to a place or to the end of segment `last`.
 
     `tables`: all captured ones without any. `keys`: chooses rows by their keys; None takes all. `shared`: what other
-    consumers have read.
+    consumers have read. A copy continues from the same place, and neither of the two moves the other.
     """
 
     def __init__(
@@ -98,6 +98,14 @@ class SegmentChanges:
         )
         self._stopped: dict[TableId, str] = {}
         self.ended = self._has_ended()
+
+    @property
+    def key(self) -> Hashable:
+        """Returns where it is. Of two that want the same, and are at the same place, the same changes come next."""
+        # With the segment before it knows of more that has become of tables.
+        knows = self._before is not None
+        stopped = tuple(self._stopped.items())
+        return self._journal.identity.id, self.place, self._lacking, knows, stopped
 
     def there(self) -> RetainedRange:
         """Returns what the journal has now."""
@@ -180,9 +188,9 @@ class SegmentChanges:
         """Returns what the consumer hasn't been told of its tables. Each request tells once which have stopped."""
         before = self._before or self._entry_before(entry.segment)
         notices = notices_of(before, entry, self._tables, self._stopped)
-        for table in notices.restarted:
-            self._stopped.pop(table, None)
-        self._stopped |= notices.stopped  # a table may begin again and stop within a segment
+        still = {table: why for table, why in self._stopped.items() if table not in notices.restarted}
+        # A table may begin again and stop within a segment.
+        self._stopped = {**still, **notices.stopped}
         return notices
 
     def _entry_before(self, segment: int) -> Entry | None:

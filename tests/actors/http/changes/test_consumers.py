@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import structlog
 
-from actors.http.changes import consumers, segment_changes
+from actors.http.changes import consumers, segment_changes, shared_parts, stream_point
 from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import ChangesRead, SegmentChanges
@@ -173,7 +173,12 @@ async def test_steps_of_a_transaction_each_are_all(tmp_path: Path) -> None:
         assert ids == [1, 2, 3, 4, 5, 6]
 
 
-async def test_one_that_takes_nothing_delays_no_other_and_gets_all_in_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0, 2, 1000])
+async def test_one_that_takes_nothing_delays_no_other_and_gets_all_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """Also what others have had long ago, and what is kept no more."""
+    monkeypatch.setattr(shared_parts, "KEPT_PARTS", kept)
     async with tapped(tmp_path) as tap:
         tap.commit(1, rows=2)
         tap.seal()
@@ -362,7 +367,9 @@ async def test_where_the_service_stops_first_the_answer_has_no_end(tmp_path: Pat
         asked = f"GET /changes?since=0&through={through}&format={form} HTTP/1.1"
         writer.write(f"{asked}\r\nHost: {host}\r\n\r\n".encode())
         sent = await reader.readuntil(b"\r\n\r\n") + await reader.read(1 << 16)
-        read = asyncio.create_task(asyncio.to_thread(list, changes(tap.url, 0, through=through)))
+        # Another form, so that the two don't wait together.
+        another = changes(tap.url, 0, through=through, compression="lz4")
+        read = asyncio.create_task(asyncio.to_thread(list, another))
         await until(lambda: len(tap.bench.changes._news._waiters) == 2, "both wait for more")
         tap.bench.changes.end()
         with suppress(ConnectionResetError):
@@ -417,7 +424,7 @@ async def test_one_that_finds_nothing_takes_turns_and_gets_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.0)
-    monkeypatch.setattr(consumers, "SEGMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(stream_point, "SEGMENTS_AT_ONCE", 2)
     async with tapped(tmp_path) as tap:
         for _ in range(5):
             tap.commit()
