@@ -103,26 +103,22 @@ def merge_lanes(lanes: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[OrderedRo
 def cut_transactions(ordered: Iterable[OrderedRows], most: int, most_bytes: int) -> Iterator[CutRows]:
     """Returns the rows in pieces that end with transactions, of about `most` rows.
 
-    A transaction that is larger than that, or than `most_bytes`, comes in several.
+    A transaction that is larger than that, or than `most_bytes`, comes in several. Small pieces come together.
     """
-    held: OrderedRows | None = None
-    for rows, is_last in _with_end(ordered):
-        left = rows
-        if held is not None:
-            own = int(np.searchsorted(rows.scn, held.scn[0], "right"))
-            held, left = _joined(held, rows.between(0, own)), rows.between(own, len(rows))
-            if len(left):
-                yield CutRows(held, int(held.scn[0]))
-            elif len(held) > most or (len(held) > 1 and held.nbytes > most_bytes):
-                # The last row stays, so that there is one with which the transaction's end can come.
-                yield CutRows(held.between(0, len(held) - 1), None)
-                held = held.last_copied()
-        if len(left):
-            begins = len(left) if is_last else int(np.searchsorted(left.scn, left.scn[-1]))
-            yield from _pieces(left.between(0, begins), most)
-            held = left.between(begins, len(left)) if begins < len(left) else None
-    if held is not None:
-        yield CutRows(held, int(held.scn[0]))
+    together, count, size = list[CutRows](), 0, 0
+    for piece in _cut(ordered, most, most_bytes):
+        own = piece.rows.nbytes
+        if together and (count + len(piece.rows) > most or size + own > most_bytes):
+            yield _together(together)
+            together, count, size = [], 0, 0
+        together.append(piece)
+        count, size = count + len(piece.rows), size + own
+        # What is large enough waits for no other, which would be held besides.
+        if 2 * count >= most or 2 * size >= most_bytes:
+            yield _together(together)
+            together, count, size = [], 0, 0
+    if together:
+        yield _together(together)
 
 
 def lane_of_each(rows: OrderedRows) -> Longs:
@@ -156,6 +152,27 @@ def of_one_version(rows: OrderedRows, lanes: Sequence[TableSchema]) -> Iterable[
             pieces.append(rows.between(begin, at))
             begin, current = at, {lanes[lane].table: lane}
     return (*pieces, rows.between(begin, len(rows)))
+
+
+def _cut(ordered: Iterable[OrderedRows], most: int, most_bytes: int) -> Iterator[CutRows]:
+    held: OrderedRows | None = None
+    for rows, is_last in _with_end(ordered):
+        left = rows
+        if held is not None:
+            own = int(np.searchsorted(rows.scn, held.scn[0], "right"))
+            held, left = _joined(held, rows.between(0, own)), rows.between(own, len(rows))
+            if len(left):
+                yield CutRows(held, int(held.scn[0]))
+            elif len(held) > most or (len(held) > 1 and held.nbytes > most_bytes):
+                # The last row stays, so that there is one with which the transaction's end can come.
+                yield CutRows(held.between(0, len(held) - 1), None)
+                held = held.last_copied()
+        if len(left):
+            begins = len(left) if is_last else int(np.searchsorted(left.scn, left.scn[-1]))
+            yield from _pieces(left.between(0, begins), most)
+            held = left.between(begins, len(left)) if begins < len(left) else None
+    if held is not None:
+        yield CutRows(held, int(held.scn[0]))
 
 
 def _with_end(ordered: Iterable[OrderedRows]) -> Iterator[tuple[OrderedRows, bool]]:
@@ -230,6 +247,26 @@ def _joined(one: OrderedRows, other: OrderedRows) -> OrderedRows:
         np.concatenate([one.order, other.order + count]),
         np.concatenate([one.scn, other.scn]),
     )
+
+
+def _together(pieces: Sequence[CutRows]) -> CutRows:
+    """Returns the rows of pieces that follow each other as one piece. It has one part for each lane."""
+    if len(pieces) == 1:
+        return pieces[0]
+    of_lane: dict[int, list[tuple[pa.RecordBatch, Longs]]] = {}
+    count = 0
+    for piece in pieces:
+        for part, places in piece.rows.taken():
+            of_lane.setdefault(part.lane, []).append((part.rows, places + count))
+        count += len(piece.rows)
+    order, parts, begin = np.empty(count, np.int64), list[LaneRows](), 0
+    for lane, taken in of_lane.items():
+        parts.append(LaneRows(lane, pa.concat_batches([rows for rows, _ in taken])))
+        end = begin + parts[-1].rows.num_rows
+        order[np.concatenate([places for _, places in taken])] = np.arange(begin, end)
+        begin = end
+    scn = np.concatenate([piece.rows.scn for piece in pieces])
+    return CutRows(OrderedRows(tuple(parts), order, scn), pieces[-1].complete)
 
 
 def _take(rows: pa.RecordBatch, places: Longs) -> pa.RecordBatch:

@@ -98,6 +98,11 @@ def test_a_piece_is_no_larger_than_wanted_unless_one_transaction_is(
         assert len(piece.rows) <= most or len(set(piece.rows.scn.tolist())) == 1
 
 
+@given(segments(), st.integers(1, 9))
+def test_small_pieces_come_together(rows: list[Row], size: int) -> None:
+    assert len(pieces(rows, size, 2 * len(rows) + 1)) == (1 if rows else 0)
+
+
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize(("most", "most_bytes"), [(20, 1 << 30), (1 << 30, 500)])
 def test_a_large_transaction_is_held_piece_by_piece(lanes: int, most: int, most_bytes: int) -> None:
