@@ -7,7 +7,8 @@ counted when the live view has them. The age of every sampled change of that tim
 behind: no figure is told before it has all of them, or the longest wait is over. In the end the live view of some
 tables must have what the source has.
 
-Then readers of `/changes` follow three such tables, and the age of changes is counted without and with them.
+Then readers of `/changes` follow three such tables, and the age of changes is counted without and with them. They stand
+for other machines, and take the same processors: how much is told too.
 
 Last, the service captures tables in which nothing changes, without a first snapshot: how long a start with them takes,
 and which share of a core the service takes while it idles.
@@ -98,6 +99,14 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumed:
+    """What came of consumers: ages (s) of changes, and the cores that were busy, of Python and of the consumers."""
+
+    freshness: Sequence[float]
+    cores: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Idled:
     """What came of so many tables in which nothing changes: seconds until the service was ready, at its first start and
     at the next one; the cores that were busy then, and the greatest memory (MiB), of Python.
@@ -127,7 +136,7 @@ def main() -> None:
             say(f"  {came[count].start_s=:.1f} {came[count].stop_s=:.1f} {came[count].behind_s=:.1f}")
             figures.extend(_figures(count, asked.rate, came[count]))
         figures.extend(_exponents(came))
-        followed: dict[int, Sequence[float]] = {}
+        followed: dict[int, Consumed] = {}
         for number in asked.consumers:
             say(f"{number:,} consumers")
             followed[number] = _consumed(locate(), number, asked.rate, _WATCH_S * asked.scale)
@@ -199,8 +208,8 @@ def _followed(
     )
 
 
-def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Sequence[float]:
-    """Returns the ages (s) of changes while so many consumers read them from the service."""
+def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Consumed:
+    """Follows changes while so many consumers read them from the service."""
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
         server(parts, {"innodb_buffer_pool_size": "1G"}) as mysql,
@@ -211,24 +220,30 @@ def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Sequence[
             _ready_after(service)
             url = service.seen().url
             assert url is not None
-            with writers(mysql, _FOLLOWED, rate, "write_tables"), consumers(url, number):
+            with writers(mysql, _FOLLOWED, rate, "write_tables"), consumers(url, number) as readers:
                 time.sleep(watch_s / 4)  # the JVM's code is compiled meanwhile
-                samples, used = len(service.seen().freshness), processor_s(service.pid)
+                pids = [service.pid] if readers is None else [service.pid, readers]
+                samples, used = len(service.seen().freshness), [processor_s(pid) for pid in pids]
                 time.sleep(watch_s)
-                cores = (processor_s(service.pid) - used) / watch_s
-                say(f"  {number:,} consumers: {cores:.2f} cores of Python")
-                return service.seen().freshness[samples:]
+                cores = [
+                    (processor_s(pid) - before) / watch_s for pid, before in zip(pids, used, strict=True)
+                ]
+                return Consumed(service.seen().freshness[samples:], (cores[0], sum(cores[1:])))
 
 
-def _consumer_figures(followed: dict[int, Sequence[float]]) -> Iterator[Figure]:
+def _consumer_figures(followed: dict[int, Consumed]) -> Iterator[Figure]:
     if not followed:
         return
     fewest = followed[min(followed)]
-    for number, freshness in sorted(followed.items()):
+    for number, consumed in sorted(followed.items()):
+        of = f"{number:,} consumers"
         for share, _ in _FRESH_ALLOWED_S:
-            peer = Peer("with the fewest", quantile(fewest, share))
-            name = f"{number:,} consumers: commit to live view, p{100 * share:.0f}"
-            yield Figure(name, quantile(freshness, share), "s", peer)
+            peer = Peer("with the fewest", quantile(fewest.freshness, share))
+            name = f"{of}: commit to live view, p{100 * share:.0f}"
+            yield Figure(name, quantile(consumed.freshness, share), "s", peer)
+        python, readers = consumed.cores
+        yield Figure(f"{of}: Python, busy cores", python, "", Peer("with the fewest", fewest.cores[0]))
+        yield Figure(f"{of}: the consumers, busy cores", readers, "")
 
 
 def _idled(parts: Parts, count: int, watch_s: float) -> Idled:
