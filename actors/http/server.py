@@ -318,6 +318,14 @@ class HttpServer:
             return error_answer(429, str(error), {"Retry-After": "5"})
 
     async def _wait_applied(self, request: web.Request) -> web.Response:
+        answer = await self._applied_answer(request)
+        await answer.prepare(request)
+        # An answer wakes a program, which may take this processor. So all that one delivery answers are made before the
+        # first of them is written, in the loop's next turn.
+        await asyncio.sleep(0)
+        return answer
+
+    async def _applied_answer(self, request: web.Request) -> web.Response:
         try:
             query = parse_applied_query(request.query, self._applied.there)
             answer = await _while_open(request, self._applied.wait(query))

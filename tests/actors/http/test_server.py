@@ -512,7 +512,9 @@ async def test_who_leaves_as_the_answer_comes_is_left_out(tmp_path: Path) -> Non
             await leaving
 
 
-async def test_all_that_a_delivery_answers_is_written_in_one_turn_of_the_loop(tmp_path: Path) -> None:
+async def test_all_that_a_delivery_answers_is_made_in_one_turn_and_written_in_the_next(
+    tmp_path: Path,
+) -> None:
     async with served(tmp_path) as bench:
         bench.applied.journal_progressed(sealed(5, "a:1-9"))
         address = urlsplit(bench.server.url)
@@ -522,6 +524,10 @@ async def test_all_that_a_delivery_answers_is_written_in_one_turn_of_the_loop(tm
             client.send(f"GET {applied_path('a:8')} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         await until(lambda: bench.metrics.value(catalogue.WAITS) == 16, "all of them wait")
         bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
+        await asyncio.sleep(0)
+        for client in clients:
+            with pytest.raises(BlockingIOError):
+                client.recv(16)
         await asyncio.sleep(0)
         for client in clients:
             assert client.recv(16).startswith(b"HTTP/1.1 200 OK")
