@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import structlog
 
+from actors.http import server
 from actors.http.changes import consumers, segment_changes, shared_parts, stream_point
 from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.changes.json_lines import JsonLines
@@ -201,6 +202,33 @@ async def test_one_that_takes_nothing_delays_no_other_and_gets_all_in_the_end(
         tap.commit()
         tap.seal()
         await until(lambda: tap.bench.changes.count == 0, "it has gone")
+
+
+async def test_one_that_takes_nothing_for_long_is_cut_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "STALLED_S", 2.0)
+    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.1)
+    async with tapped(tmp_path) as tap, aclosing(following(tap, since="0")) as lines:
+        tap.commit(1, rows=1000, text="x" * 10_000)
+        tap.seal()
+        await anext(lines)
+        host, port = tap.url.removeprefix("http://").split(":")
+        with socket.socket() as stalled:
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            stalled.connect((host, int(port)))
+            stalled.sendall(f"GET /changes?since=0 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            await until(lambda: tap.bench.changes.count == 2, "it reads")
+            began = asyncio.get_running_loop().time()
+            while tap.bench.changes.count == 2:
+                await anext(lines)
+            assert 1.0 < asyncio.get_running_loop().time() - began < WITHIN_S
+            got = b""
+            with suppress(ConnectionResetError):
+                while part := await asyncio.to_thread(stalled.recv, 1 << 20):
+                    got = part
+            assert not got.endswith(b"0\r\n\r\n")
+        assert "checkpoint" in await anext(lines)
 
 
 async def test_wrong_places_and_tables_are_refused_by_name(tmp_path: Path) -> None:
