@@ -64,7 +64,7 @@ FILES_TO_LEAVE_OUT: Final = 16
 # in memory, and no task holds a core for long.
 _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
-# So many files of a mirror are read at once, each in pieces of half a million keys.
+# So many files of a mirror are read at once, each in pieces of half a million keys, or of fewer with long texts.
 _READERS: Final = 2
 
 # A version made from the one before has one more commit since its checkpoint. It knows of no newer checkpoint until

@@ -5,12 +5,13 @@ rows are numbered from the file's beginning, those included that a deletion vect
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyroaring import BitMap64
@@ -21,8 +22,14 @@ from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.deletion_vector import SIZE_BYTES, vector_places
 from pipeline.schema.spelling import fold_name
 
-# So many rows are looked up at once. Each time the changed keys are hashed again.
+# So many rows are looked up at once, or fewer if their keys have so many bytes. Each time the changed keys are hashed
+# again.
 _ROWS_AT_ONCE: Final = 1 << 19
+_BYTES_AT_ONCE: Final = 16 << 20
+
+# So many rows are read at once. A file doesn't say how many bytes its texts take in memory: if they repeat, it has each
+# of them once. A text of a key has at most some kilobytes.
+_ROWS_READ: Final = 1 << 12
 
 
 class MirrorFiles:
@@ -46,10 +53,10 @@ class MirrorFiles:
         with self._opened(file) as parquet:
             names = _columns(file["path"], parquet.schema_arrow.names, keys.names)
             before = 0
-            for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
-                places = before + keys.rows([batch.column(name) for name in names], ranges)
+            for rows in _gathered(parquet.iter_batches(_ROWS_READ, columns=names, use_threads=False)):
+                places = before + keys.rows([rows.column(name) for name in names], ranges)
                 found |= BitMap64(places.astype(np.uint64))
-                before += batch.num_rows
+                before += rows.num_rows
         return found
 
     def count_rows(self, file: Mapping[str, Any]) -> int:
@@ -81,6 +88,20 @@ class MirrorFiles:
             return lake_filesystem(path if path.startswith("file:") else unquote(path))
         plain = unquote(path)
         return self._filesystem, plain if plain.startswith("/") else f"{self._folder}/{plain}"
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yields the rows in the pieces in which they are looked up."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _columns(path: str, there: Sequence[str], wanted: Sequence[str]) -> list[str]:

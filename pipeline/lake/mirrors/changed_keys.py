@@ -76,7 +76,9 @@ class ChangedKeys:
             found.append(within)
         return found
 
-    def rows(self, columns: Sequence[pa.Array], ranges: Sequence[slice]) -> NDArray[np.int64]:
+    def rows(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], ranges: Sequence[slice]
+    ) -> NDArray[np.int64]:
         """Returns the places, in order, at which these columns have a changed key; `ranges`: of their file."""
         places = np.arange(len(columns[0]))
         numbers = np.zeros(len(places), np.int64)

@@ -1,5 +1,6 @@
 """Rows of a mirror's files are found by their numbers from the file's beginning."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,38 @@ def written(folder: Path, name: str, column: str = "id", rows: int = 1000) -> No
 
 
 def test_places_count_from_the_beginning_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror_files, "_ROWS_READ", 30)
     monkeypatch.setattr(mirror_files, "_ROWS_AT_ONCE", 64)
     written(tmp_path, "a b%.parquet")
     file = {"path": "a%20b%25.parquet"}
     files = MirrorFiles(str(tmp_path))
     assert list(files.changed_rows(file, changed(0, 998, 500, 2000))) == [1, 499, 999]
     assert not files.changed_rows(file, changed(-1))
+
+
+class Measured(ChangedKeys):
+    """Keys that note how many rows are looked up at once, and their bytes."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__({"part": pa.chunked_array([pa.array(texts)])}, ())
+        self.pieces: list[tuple[int, int]] = []
+
+    def rows(self, columns: Sequence[pa.Array | pa.ChunkedArray], ranges: Sequence[slice]) -> Any:
+        self.pieces.append((len(columns[0]), sum(column.nbytes for column in columns)))
+        return super().rows(columns, ranges)
+
+
+@pytest.mark.parametrize("length", [3, 3000])
+def test_a_look_up_takes_many_rows_of_short_texts_and_few_of_long_ones(tmp_path: Path, length: int) -> None:
+    """The file has each text once, so its own size is as small in both cases."""
+    texts = ["a" * length, "b" * length]
+    pq.write_table(pa.table({"part": [*texts[:1] * 20_000, texts[1]]}), tmp_path / "texts.parquet")
+    keys = Measured(texts[1])
+    assert list(MirrorFiles(str(tmp_path)).changed_rows({"path": "texts.parquet"}, keys)) == [20_000]
+    if length == 3:
+        assert [rows for rows, _ in keys.pieces] == [20_001]
+    else:
+        assert max(size for _, size in keys.pieces) < 32 << 20 < sum(size for _, size in keys.pieces)
 
 
 def test_an_absolute_path_is_read_where_it_leads(tmp_path: Path) -> None:
