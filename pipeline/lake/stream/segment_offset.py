@@ -63,13 +63,15 @@ def new_stream(journal: str, after: int, begins: int | GtidSet | None) -> Segmen
 def micro_batch_begin(start: SegmentOffset, end: SegmentOffset) -> SegmentOffset:
     """Returns where the micro-batch begins that ends with `end`. `start`: where Spark says that it does.
 
-    Raises WrongOffset if an older `end` doesn't have it, and it isn't `start`.
+    Raises WrongOffset if an older `end` doesn't have it, and it can't be `start`.
     """
     if start == end:
         return start
     if end.batch is not None:
         return replace(start, segment=end.batch.segment, begins=end.batch.begins)
-    if start.journal == end.journal and start.segment > end.segment:
+    # By an option of latest, a new stream would begin where the micro-batch ends, or later: it would be empty.
+    nothing = start.segment > end.segment or (start.is_new and start.segment == end.segment)
+    if start.journal == end.journal and nothing:
         raise WrongOffset(
             f"the first micro-batch ends with segment {end.segment} and isn't completed. By the option from it would "
             f"begin after segment {start.segment} now, and a checkpoint of an earlier version doesn't say where it "

@@ -62,10 +62,11 @@ def test_a_micro_batch_begins_where_its_end_says() -> None:
     # An earlier version's says nothing: Spark is right, unless it can't be.
     before = replace(OFFSET, segment=2)
     assert micro_batch_begin(before, OFFSET) == before
-    with pytest.raises(
-        WrongOffset, match=r"ends with segment 7 .* Start it with the from that it had\. If that was"
-    ):
-        micro_batch_begin(now, OFFSET)
+    for at_end in (now, new_stream("j1", 7, None)):  # an idle journal's latest is where the micro-batch ends
+        with pytest.raises(
+            WrongOffset, match=r"ends with segment 7 .* Start it with the from that it had\. If that was"
+        ):
+            micro_batch_begin(at_end, OFFSET)
 
 
 @pytest.mark.parametrize(("through", "first"), [("41", "42"), ("a-b:1-3", "a-b:1-3")])
