@@ -82,7 +82,8 @@ class Entry:
     state after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
     files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch. `statements`: those on the
     schema of captured tables, where the journal keeps them, in the order of their SCNs. `protected`: the tables of the
-    checkpoint that have rules. The checkpoint has their schemas as the source has them.
+    checkpoint that have rules. The checkpoint has their schemas as the source has them. `resumed`: the tables whose
+    stop has ended in the segment; none in entries of earlier versions.
     """
 
     segment: int
@@ -98,8 +99,14 @@ class Entry:
     alterations: tuple[Altered, ...] = ()
     statements: tuple[StatementPart, ...] = ()
     protected: dict[TableId, ProtectedTable] = field(default_factory=dict)
+    resumed: tuple[TableId, ...] = ()
 
     @property
     def stored_schemas(self) -> dict[TableId, TableSchema]:
         """Returns the schemas of the captured tables' rows, as readers of the journal have them at its end."""
         return self.checkpoint.schemas | {table: each.schema for table, each in self.protected.items()}
+
+
+def resumed_tables(before: Checkpoint, after: Checkpoint) -> set[TableId]:
+    """Returns the tables whose stop has ended between two checkpoints, and that are still captured."""
+    return (before.stopped.keys() & after.schemas.keys()) - after.stopped.keys()

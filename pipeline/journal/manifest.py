@@ -59,6 +59,8 @@ def to_json(entry: Entry, journal: str) -> str:
             [table.database, table.name, each.schema.version, each.digest]
             for table, each in entry.protected.items()
         ]
+    if entry.resumed:
+        body["resumed"] = [[table.database, table.name] for table in entry.resumed]
     return _checked_text(body, PROTECTED_FORMAT if entry.protected else FORMAT, journal)
 
 
@@ -129,6 +131,7 @@ def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> En
             TableId(database, name): ProtectedTable(named[version], digest)
             for database, name, version, digest in value.get("protected", ())
         },
+        resumed=tuple(TableId(database, name) for database, name in value.get("resumed", ())),
     )
 
 

@@ -41,7 +41,15 @@ from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.journal.change_rows import ChangeRun, change_tables, chunk_table
-from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, ProtectedTable, SealedChunk
+from pipeline.journal.entry import (
+    CommitTimes,
+    Entry,
+    File,
+    FileKind,
+    ProtectedTable,
+    SealedChunk,
+    resumed_tables,
+)
 from pipeline.journal.protected_rows import protect_rows
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
@@ -278,6 +286,7 @@ def seal(
         alterations=altered,
         statements=tuple(each for append in appends for each in append.statements),
         protected=protected,
+        resumed=() if before is None else tuple(sorted(resumed_tables(before, checkpoint))),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pipeline.journal.entry import Entry
+from pipeline.journal.entry import Entry, resumed_tables
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling
 
@@ -78,9 +78,9 @@ def _is_another(before: Entry | None, entry: Entry, table: TableId, since: int) 
 
 
 def _started(before: Entry | None, entry: Entry) -> set[TableId]:
-    """Returns the tables whose stop has ended: changes between are lacking, whether they have a mirror or not."""
-    if before is None:
-        return set()
-    return (
-        before.checkpoint.stopped.keys() & entry.checkpoint.schemas.keys()
-    ) - entry.checkpoint.stopped.keys()
+    """Returns the tables whose stop has ended: changes between are lacking, whether they have a mirror or not.
+
+    An entry of an earlier version doesn't say it.
+    """
+    found = set(entry.resumed)
+    return found if before is None else found | resumed_tables(before.checkpoint, entry.checkpoint)

@@ -482,6 +482,14 @@ def test_what_an_entry_says() -> None:
     assert (first.first_scn, first.last_scn, first.transactions, first.commit_times) == (1, 3, 0, None)
 
 
+def test_an_entry_names_the_tables_whose_stop_has_ended_in_it() -> None:
+    dropped, still = TableId("shop", "dropped"), TableId("shop", "still")
+    before = replace(checkpoint(3), stopped=dict.fromkeys((ITEMS, dropped, still), "so"))
+    after = replace(checkpoint(4, schemas={ITEMS: KEYED, still: KEYED}), stopped={still: "so"})
+    assert journal.seal(2, [Append((), after)], (), before, sealed_at=5).resumed == (ITEMS,)
+    assert journal.seal(1, [Append((), after)], (), None, sealed_at=5).resumed == ()
+
+
 def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> None:
     """Changes of before stay, and so do the chunks of a later snapshot, which are changes as well."""
     chunks = [chunk_of([(str(n), n, "a")], first=n != 2, number=n, scn=10 + n) for n in range(1, 5)]

@@ -61,6 +61,9 @@ def test_without_the_segment_before_what_began_in_this_one_is_named() -> None:
 def test_a_table_without_a_mirror_begins_again_when_its_stop_ends() -> None:
     stopped, streams = sealed(2, {}, stopped={T: "x", U: "y"}), sealed(3, {}, stopped={U: "y"})
     assert notices_of(stopped, streams, (), {T: "x", U: "y"}) == TableNotices((T,))
+    # Without the segment before, the entry itself says it.
+    assert not notices_of(None, streams, (), {T: "x", U: "y"})
+    assert notices_of(None, replace(streams, resumed=(T,)), (), {T: "x", U: "y"}) == TableNotices((T,))
     # It was dropped meanwhile, so there is nothing that could begin.
     gone = replace(streams, checkpoint=replace(streams.checkpoint, schemas={U: ITEMS}))
     assert not notices_of(stopped, gone, (), {T: "x", U: "y"})
