@@ -10,7 +10,8 @@ or was lost does no harm. The journal shows what came of it, so nothing has to b
 
 A table without a mirror has only changes, and is taken from the journal's beginning. If it has no key, and a scan has
 read it, its changes don't add up to its rows in such a consumer. Only another scan makes them do so. The journal's
-segments don't show that, so the consumer has to remember it.
+segments don't show that, so the consumer has to remember it. The same holds if somebody has removed the table from what
+the consumer had written: a scan is never without a row there, because its first one says that it begins.
 """
 
 from collections.abc import Collection, Mapping
@@ -43,9 +44,13 @@ def incomplete_generations(
 
 def scans_before(tables: Collection[TableId], first: Entry) -> dict[TableId, frozenset[str]]:
     """Returns those of the tables that were scanned before this segment, with which the journal begins."""
-    chunks = {sealed.chunk.table for sealed in first.chunks}
-    there = first.checkpoint
-    return {table: _complete_snapshots(table, there) for table in tables if table in there.scanned - chunks}
+    within = {sealed.chunk.table for sealed in first.chunks}
+    return scans_through([table for table in tables if table not in within], first.checkpoint)
+
+
+def scans_through(tables: Collection[TableId], checkpoint: Checkpoint) -> dict[TableId, frozenset[str]]:
+    """Returns those of the tables that were scanned before the end of a segment, with this checkpoint."""
+    return {table: _complete_snapshots(table, checkpoint) for table in tables if table in checkpoint.scanned}
 
 
 def lost_by(lost: LostScans, checkpoint: Checkpoint) -> dict[TableId, frozenset[str]]:

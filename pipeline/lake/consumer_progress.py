@@ -62,7 +62,10 @@ class LakeConsumerProgress:
         if self.state.settings.keep_changelog_hours and not self._has_mirror(table):
             return "has no mirror, and its changelog keeps changes for keep_changelog_hours only"
         if table in self.state.so_far.lost:
-            return "lacks rows that the journal removed before the lake had them: request a blocking snapshot"
+            return (
+                "lacks rows that the journal removed before the lake had them, or that somebody removed from the lake: "
+                "request a blocking snapshot"
+            )
         return None
 
     def of(self, table: TableId) -> TableProgress:

@@ -14,7 +14,8 @@ something, until their mirrors have begun again (`pipeline.journal.missing_gener
 can be delivered again. Until then the tables continue to say that all have everything through the segment before the
 gap, so a restart finds the gap again. A table that capture has stopped begins no other generation by itself. It stops
 in the lake too, and readers see none of its incomplete one. Of a table without a key that was scanned before, the
-journal remembers for the sink that its changes in the lake don't add up to its rows, until another scan.
+journal remembers for the sink that its changes in the lake don't add up to its rows, until another scan. So it does if
+the lake has nothing of such a table, because somebody has removed it.
 
 **Types by rule.** A table begins again if the rules want other types than its columns have. The sink requests another
 generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
@@ -45,7 +46,13 @@ from pipeline.config.lake_types import forms_differ
 from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.errors import Backoff, Definite, InvariantBroken
 from pipeline.journal.entry import Entry
-from pipeline.journal.missing_generations import LostScans, incomplete_generations, lost_by, scans_before
+from pipeline.journal.missing_generations import (
+    LostScans,
+    incomplete_generations,
+    lost_by,
+    scans_before,
+    scans_through,
+)
 from pipeline.lake import background
 from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import (
@@ -667,13 +674,14 @@ def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Ne
     match place:
         case CursorFound(through, then, lost):
             bare = mirror_rules.tables_without_mirror(so_far.tables, then.mirrors, state.rules)
+            removed = [table for table, found in so_far.tables.items() if found.schema is None]
             so_far = replace(
                 so_far,
                 segment=through,
                 whole=through,
                 checkpoint=then,
                 bare=IncompleteTables(bare, then.scn),
-                lost=lost,
+                lost={**scans_through(removed, then), **lost},
             )
             tell = (ReportMissingMirrors(bare),) if bare else ()
         case GapFound(through, first, lost):

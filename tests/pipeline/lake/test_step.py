@@ -288,7 +288,7 @@ def test_a_table_without_a_mirror_is_not_said_to_be_read_again_behind_a_gap() ->
     assert lost == ReportLostChanges(frozenset({ITEMS.table}), 5)
 
 
-def test_a_scan_that_the_journal_removed_is_lost_until_a_batch_brings_another() -> None:
+def test_a_scan_that_was_removed_is_lost_until_a_batch_brings_another() -> None:
     scanned, done = frozenset({ITEMS.table}), Completed(Progress())
 
     def items(segment: int, *names: str) -> Entry:
@@ -304,6 +304,11 @@ def test_a_scan_that_the_journal_removed_is_lost_until_a_batch_brings_another() 
     story.after(ProgressReported(), SegmentSealed(7)).read(items(7, "s1", "s2"))
     assert story.state.so_far.lost == lost
     assert story.after(TableDelivered(ITEMS.table, had(7, 6))).only(ReportProgress).lost == {}
+    # Somebody has removed the table from the lake. The next batch makes its changelog again.
+    story = begun({}, CursorFound(6, items(6, "s1").checkpoint), items(6, "s1"))
+    assert story.state.so_far.lost == lost
+    story.after(SegmentSealed(7)).read(items(7, "s1"))
+    assert story.after(TableDelivered(ITEMS.table, had(7, 6))).only(ReportProgress).lost == lost
     # A restart has it from the journal. A lake that begins with the journal's first segment lacks nothing.
     for place, known in (
         (CursorFound(6, items(6, "s1").checkpoint, lost), lost),
