@@ -1,7 +1,9 @@
 """What readers have in common is read once, as long as it is small."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,8 @@ from pipeline.journal.changes.commit_order import CutRows, LaneRows, OrderedRows
 from pipeline.journal.changes.place import ReadPlace
 from tests.actors.http.changes.journals import tapped
 from tests.pipeline.lake.stream.entries import ORDERS
+
+WITHIN_S = 20.0
 
 TABLES = frozenset({ORDERS.table})
 
@@ -69,6 +73,30 @@ def test_what_was_not_wanted_for_long_is_given_up() -> None:
     assert read.taken == 17
     list(shared.rows(0, TABLES, read))
     assert read.taken == 18
+
+
+def test_a_read_of_one_segment_holds_up_no_reader_of_another() -> None:
+    shared, reading, ends, read = SharedSegments(), Event(), Event(), Read(3)
+
+    def slow() -> Iterator[CutRows]:
+        reading.set()
+        assert ends.wait(WITHIN_S)
+        return read()
+
+    def rows(segment: int, pieces: Callable[[], Iterable[CutRows]]) -> int:
+        return len(list(shared.rows(segment, TABLES, pieces)))
+
+    rows(2, Read(1))
+    with ThreadPoolExecutor(3) as threads:
+        lagging = threads.submit(rows, 1, slow)
+        assert reading.wait(WITHIN_S)
+        try:
+            assert threads.submit(rows, 2, Read(1)).result(WITHIN_S) == 1
+            assert threads.submit(rows, 3, Read(1)).result(WITHIN_S) == 1
+            same = threads.submit(rows, 1, read)
+        finally:
+            ends.set()
+        assert (lagging.result(), same.result(), read.taken) == (3, 3, 3)
 
 
 async def test_a_second_reader_needs_no_file_that_the_first_has_read(tmp_path: Path) -> None:
