@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from actors.http.changes.arrow_stream import ArrowStream
@@ -34,6 +34,7 @@ from pipeline.journal.changes.bootstrap import (
     LakePlace,
     LakeWithout,
     lake_place,
+    needs_restarts,
     restarted_after,
 )
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
@@ -140,22 +141,31 @@ class ChangesConsumers:
             raise LakeWithout("the configuration has no [lake]")
         # In this order: the journal's end must be no earlier than the lake.
         lake = self._lake
-        return await self.tap.work(lambda: self._bootstrap(lake, tables))
+        places = self._places(lake, tables)
+        while (place := await self.tap.work(lambda: next(places))) is None:
+            pass
+        return place
 
     def _translate(self, since: Since) -> Translation:
         journal, there = self.tap.sealed()
         return translate(since, there, journal.entry, partial(segment_transactions, journal))
 
-    def _bootstrap(
+    def _places(
         self, lake: EvenLake | None, tables: tuple[TableId, ...]
-    ) -> tuple[LakePlace, ChangesCheckpoint]:
+    ) -> Iterator[tuple[LakePlace, ChangesCheckpoint] | None]:
+        """Yields where to read the lake. Before that it yields None after each piece of the journal that it has looked
+        through, so that others have their turn.
+        """
         journal, there = self.tap.sealed()
         last = journal.entry(there.last)
         known = self.tap.tables(last)
         check_tables(tables, known)
-        restarts = lru_cache(partial(restarted_after, there=there, entry=journal.entry))
-        place = lake_place(lake, tables or known, last.checkpoint, restarts)
-        return place, ChangesCheckpoint(there.id, place.reached.segment + 1)
+        restarted: frozenset[TableId] | None = frozenset()
+        if lake is not None and needs_restarts(lake, tables or known, last.checkpoint):
+            for restarted in restarted_after(lake.whole.segment, there, journal.entry):  # noqa: B007 - the last counts
+                yield None
+        place = lake_place(lake, tables or known, last.checkpoint, restarted)
+        yield place, ChangesCheckpoint(there.id, place.reached.segment + 1)
 
     def _open(self, query: ChangesQuery) -> tuple[ConsumerStream, int]:
         """Returns the stream of a consumer, and the journal's last segment."""

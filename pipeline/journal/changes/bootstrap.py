@@ -11,7 +11,7 @@ it has the rows that aren't right any more, and nothing in it says so. So the an
 A table that a statement emptied begins again as well, and the consumer finds that in the stream.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -23,11 +23,9 @@ from pipeline.journal.changes.table_notices import notices_of
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, stays_incomplete
 
-# Returns the tables of which the stream lacks changes after a segment. Raises LakeBehind.
-Restarts = Callable[[int], Collection[TableId]]
-
-# So many segments after the lake are looked through for tables that begin again.
+# So many segments after the lake are looked through for tables that begin again, and so many of them at once.
 MOST_AFTER_LAKE: Final = 1000
+_LOOKED_THROUGH_AT_ONCE: Final = 16
 
 
 class LakeBehind(Transient):
@@ -64,22 +62,38 @@ def parse_bootstrap(parameters: Mapping[str, str]) -> tuple[TableId, ...]:
     return tables_named(parameters["tables"]) if "tables" in parameters else ()
 
 
-def restarted_after(segment: int, there: RetainedRange, entry: Entries) -> frozenset[TableId]:
-    """Returns the tables of which the stream lacks changes after a segment of the lake. Raises LakeBehind."""
+def needs_restarts(lake: EvenLake, tables: Iterable[TableId], newest: Checkpoint) -> bool:
+    """Returns whether `lake_place` has to know which of these tables begin again after what the lake has."""
+    return any(_may_be_emptied(table, lake.checkpoint, newest) for table in tables)
+
+
+def restarted_after(
+    segment: int, there: RetainedRange, entry: Entries
+) -> Iterator[frozenset[TableId] | None]:
+    """Yields the tables of which the stream lacks changes after a segment of the lake: after each piece of the journal
+    those until then, at last all of them. None if the journal can't say it, or not soon.
+    """
     if not there.first - 1 <= segment or there.last - segment > MOST_AFTER_LAKE:
-        raise LakeBehind(f"the lake has segment {segment}, and the journal's last one is {there.last}")
+        yield None
+        return
     before = entry(segment) if segment >= there.first else None
-    found = set[TableId]()
+    found = frozenset[TableId]()
     for each in map(entry, range(segment + 1, there.last + 1)):
-        found.update(notices_of(before, each, (), {}).restarted)
+        found |= frozenset(notices_of(before, each, (), {}).restarted)
         before = each
-    return frozenset(found)
+        if each.segment % _LOOKED_THROUGH_AT_ONCE == 0:
+            yield found
+    yield found
 
 
 def lake_place(
-    lake: EvenLake | None, tables: Iterable[TableId], newest: Checkpoint, restarts: Restarts
+    lake: EvenLake | None,
+    tables: Iterable[TableId],
+    newest: Checkpoint,
+    restarted: Collection[TableId] | None,
 ) -> LakePlace:
-    """Returns where to read these tables. `newest`: the checkpoint with which the journal ends.
+    """Returns where to read these tables. `newest`: the checkpoint with which the journal ends. `restarted`: as of
+    `restarted_after`, if that is needed (`needs_restarts`).
 
     Raises LakeBehind or LakeWithout.
     """
@@ -92,7 +106,7 @@ def lake_place(
                 f"tables: {table} was stopped: {reason}; recapture it, or name the other tables"
             )
         reason = _never_read(table, newest)
-        if not reason and (lacks := _lacks(table, progress, lake, newest, restarts)):
+        if not reason and (lacks := _lacks(table, progress, lake.checkpoint, newest, restarted)):
             raise LakeBehind(f"tables: {table} can't be read in the lake yet: {lacks}")
         if reason := reason or lake.never_whole(table):
             raise LakeWithout(f"tables: {table} {reason}, or name the other tables")
@@ -117,19 +131,31 @@ def _never_read(table: TableId, newest: Checkpoint) -> str | None:
 
 
 def _lacks(
-    table: TableId, progress: TableProgress, lake: EvenLake, newest: Checkpoint, restarts: Restarts
+    table: TableId,
+    progress: TableProgress,
+    reached: Checkpoint,
+    newest: Checkpoint,
+    restarted: Collection[TableId] | None,
 ) -> str | None:
     """Returns what the lake's tables lack that the journal's end promises."""
     if progress.lacks is not None:
         return progress.lacks
     if progress.filling is not None:
         return "its snapshot is being read"
-    reached = lake.checkpoint
     if _beginning(table, reached) == _beginning(table, newest):
         return None
-    if table in reached.mirrors and table in newest.mirrors and table not in restarts(lake.whole.segment):
-        return None  # a statement has emptied it, and the stream has that
+    if _may_be_emptied(table, reached, newest):
+        if restarted is None:
+            return "it was emptied or has begun again, and the lake is too many segments before the journal's end"
+        if table not in restarted:
+            return None  # a statement has emptied it, and the stream has that
     return f"it has begun again, or was read, and the lake has it through the SCN {reached.scn} only"
+
+
+def _may_be_emptied(table: TableId, reached: Checkpoint, newest: Checkpoint) -> bool:
+    """Returns whether a table's mirror has begun again after what the lake has."""
+    mirrors = reached.mirrors.get(table), newest.mirrors.get(table)
+    return None not in mirrors and _beginning(table, reached) != _beginning(table, newest)
 
 
 def _beginning(table: TableId, checkpoint: Checkpoint) -> Hashable:

@@ -11,10 +11,12 @@ from pipeline.journal.changes.bootstrap import (
     LakePlace,
     LakeWithout,
     lake_place,
+    needs_restarts,
     parse_bootstrap,
     restarted_after,
 )
 from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
@@ -42,7 +44,7 @@ def found(
     lake: Delivered | None, tables: Iterable[TableId], newest: Checkpoint, *restarted: TableId
 ) -> LakePlace:
     """The place where the stream lacks changes of these tables after segment 4."""
-    return lake_place(lake, tables, newest, lambda segment: {4: restarted}[segment])
+    return lake_place(lake, tables, newest, restarted)
 
 
 def test_the_place_has_the_versions_of_the_tables_that_are_asked_for() -> None:
@@ -83,6 +85,12 @@ def test_a_table_that_a_statement_emptied_after_what_the_lake_has_is_read_there(
     """The stream has the statement: however often that comes, the lake has the rows of before."""
     newest = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: Ready(45)})
     assert found(lake_at_4(), BOTH, newest).reached.segment == 4
+    assert needs_restarts(lake_at_4(), BOTH, newest)
+    assert not needs_restarts(lake_at_4(), BOTH[:1], newest)
+    with pytest.raises(
+        LakeBehind, match="it was emptied or has begun again, and the lake is too many segments"
+    ):
+        lake_place(lake_at_4(), BOTH, newest, None)
 
 
 def test_the_tables_that_begin_again_after_the_lake_are_those_of_the_notices() -> None:
@@ -94,15 +102,22 @@ def test_the_tables_that_begin_again_after_the_lake_are_those_of_the_notices() -
         made = sealed_entry(segment)
         return replace(made, checkpoint=replace(made.checkpoint, mirrors=mirrors))
 
-    assert restarted_after(4, retained(3, 4), entry) == frozenset()
-    assert restarted_after(4, retained(3, 7), entry) == restarted_after(3, retained(4, 5), entry) == {T}
+    def after(segment: int, there: RetainedRange) -> list[frozenset[TableId] | None]:
+        return list(restarted_after(segment, there, entry))
+
+    assert after(4, retained(3, 4)) == [frozenset()]
+    assert after(4, retained(3, 7)) == after(3, retained(4, 5)) == [frozenset({T})]
     # A statement has emptied it.
-    assert restarted_after(6, retained(3, 7), entry) == frozenset()
-    for far in (retained(6, 7), retained(3, 9999)):
-        with pytest.raises(
-            LakeBehind, match=f"the lake has segment 4, and the journal's last one is {far.last}"
-        ):
-            restarted_after(4, far, entry)
+    assert after(6, retained(3, 7)) == [frozenset()]
+    assert after(4, retained(6, 7)) == after(4, retained(3, 9999)) == [None]
+
+
+def test_many_segments_after_the_lake_are_looked_through_in_pieces() -> None:
+    def entry(segment: int) -> Entry:
+        made, since = sealed_entry(segment), 45 if segment >= 20 else 9
+        return replace(made, checkpoint=replace(made.checkpoint, mirrors={T: Filling(since)}))
+
+    assert list(restarted_after(10, retained(3, 40), entry)) == [frozenset(), frozenset({T}), frozenset({T})]
 
 
 def test_a_table_that_the_lake_does_not_keep_is_refused() -> None:
