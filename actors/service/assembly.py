@@ -201,16 +201,12 @@ class Assembly:
         verified, news = schema_verifier.start(
             settings.read,
             found.known,
-            checkpoint.position,
-            checkpoint.schemas,
-            checkpoint.stopped,
-            checkpoint.unproven,
-            found.foreign_keys,
-            found.outdated_keys,
-            settings.keeps_statements_on,
-            checkpoint.unknown_engines,
-            settings.protection,
-            None if signals is None or signals.captured else signals.table,
+            checkpoint,
+            foreign_keys=found.foreign_keys,
+            outdated_keys=found.outdated_keys,
+            keeps=settings.keeps_statements_on,
+            protection=settings.protection,
+            signals=None if signals is None or signals.captured else signals.table,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],

@@ -44,7 +44,7 @@ A pause of the reader is reported at once, also while images wait. They then com
 reader hasn't read.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
@@ -67,6 +67,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import initial_survey
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import OutdatedForeignKeys, effects_of_new_keys
 from pipeline.verifier.columns import images_table
@@ -109,25 +110,22 @@ Order = FromVerifier | AskServer
 def start(
     captured: TableFilter,
     known: KnownSchemas,
-    position: GtidSet,
-    schemas: Mapping[TableId, TableSchema],
-    stopped: Collection[TableId],
-    unproven: frozenset[TableId],
+    checkpoint: Checkpoint,
+    *,
     foreign_keys: tuple[ForeignKey, ...] = (),
     outdated_keys: OutdatedForeignKeys | None = None,
     keeps: TableFilter | None = None,
-    unknown_engines: frozenset[TableId] = frozenset(),
     protection: Protection = UNPROTECTED,
     signals: TableId | None = None,
 ) -> tuple[State, tuple[Order, ...]]:
-    """The state at a checkpoint with this position, these schemas and tables, and what follows from it.
+    """Returns the state at the checkpoint, and what follows from it.
 
     `keeps`: the tables on whose schema the journal keeps statements, None if it keeps none. `signals`: the signal
     table, if `captured` has it only for its signals. Its rows are read, also if it was captured before and has stopped.
     """
-    to_come = known.at - position
-    tables = _tables_at_start(known, schemas, unproven, all_passed=not to_come)
-    ended: dict[TableId, TableState] = {table: Stopped() for table in stopped if table != signals}
+    schemas, to_come = checkpoint.schemas, known.at - checkpoint.position
+    tables = _tables_at_start(known, schemas, checkpoint.unproven, all_passed=not to_come)
+    ended: dict[TableId, TableState] = {t: Stopped() for t in checkpoint.stopped if t != signals}
     # A start wasn't refused for these if capture had begun before.
     cascading = (
         effects_of_new_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)[0]
@@ -140,7 +138,7 @@ def start(
     proven = uncapturable_tables(fetched, protection)
     stops = report_stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
-    if signals is not None and signals in schemas and signals not in stopped:
+    if signals is not None and signals in schemas and signals not in checkpoint.stopped:
         stops = (*stops, TableStopped(signals, LEFT_OUT))
     doubtful = frozenset(
         table for table, state in tables.items() if isinstance(state, Unproven | SchemaPending)
@@ -152,7 +150,7 @@ def start(
         outdated_keys=outdated_keys,
         keeps=keeps,
         survey=initial_survey(known.traits, known.at),
-        unknown_engines=unknown_engines,
+        unknown_engines=checkpoint.unknown_engines,
         protection=protection,
     )
     state, elsewhere = apply_survey(state)

@@ -9,6 +9,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier.state import FromVerifier
 from pipeline.verifier.step import start, step
 from tests.pipeline.verifier.answers import told
@@ -31,7 +32,7 @@ async def read_log(
     stream = LogStream(
         captured.match, captured.may_match_in, position=position, keeps_statements=keeps_statements
     )
-    state, news = start(captured, known, position, {}, (), frozenset(), keeps=keeps)
+    state, news = start(captured, known, Checkpoint(position), keeps=keeps)
     said, ordinal = list(told(news)), 0
     try:
         while not executed <= position:

@@ -369,13 +369,9 @@ class Simulation:
         self.verifier, news = schema_verifier.start(
             SHOP,
             known,
-            checkpoint.position,
-            checkpoint.schemas,
-            checkpoint.stopped,
-            checkpoint.unproven,
-            self.server.foreign_keys,
+            checkpoint,
+            foreign_keys=self.server.foreign_keys,
             keeps=SHOP,
-            unknown_engines=checkpoint.unknown_engines,
         )
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, snapshot_mode)
         self._perform(orders)

@@ -36,6 +36,7 @@ from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier.step import start
 from tests.pipeline.builders import decoded
 from tests.servers.mysql import MysqlFactory
@@ -489,10 +490,7 @@ async def verifying(
         state, news = start(
             TableFilter((rf"{database}\..*",)),
             known or KnownSchemas({}, GtidSet()),
-            follow.position,
-            {},
-            (),
-            frozenset(),
+            Checkpoint(follow.position),
         )
         out = Mailbox[Any](inbox(ActorName.WATERMARK_COORDINATOR))
         ask = partial(query_tables, settings(server, server.create_capture_user(database)), server.uuid)

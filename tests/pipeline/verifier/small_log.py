@@ -28,6 +28,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import ColumnType, Enum, Integer, Set
 from pipeline.types.field_types import Storage
 from pipeline.verifier import step as machine
@@ -96,7 +97,11 @@ def answer(number: int, schema: TableSchema | None, at: int | None = None) -> Se
 def fresh(known: KnownSchemas = NOTHING_KNOWN, position: int = 0, **schemas: TableSchema) -> State:
     """At a checkpoint with these schemas; an `old` one may have been altered since it was proven."""
     unproven = frozenset(schema.table for name, schema in schemas.items() if name == "old")
-    return start(SHOP, known, upto(position), {s.table: s for s in schemas.values()}, (), unproven)[0]
+    return start(
+        SHOP,
+        known,
+        Checkpoint(upto(position), schemas={s.table: s for s in schemas.values()}, unproven=unproven),
+    )[0]
 
 
 Message = (

@@ -10,6 +10,7 @@ from pipeline.messages.changes import EnginesSurveyed, SchemaChanged, TableStopp
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier import step as machine
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State
@@ -36,8 +37,8 @@ from tests.pipeline.verifier.small_log import (
 def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:
     traits = {ORDERS: Traits("blackhole")}
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=traits)
-    assert kinds(list(start(SHOP, known, upto(5), {}, (), frozenset())[1])) == ["TableStopped"]
-    assert start(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
+    assert kinds(list(start(SHOP, known, Checkpoint(upto(5)))[1])) == ["TableStopped"]
+    assert start(SHOP, known, Checkpoint(upto(5), stopped={ORDERS: "it was"}))[1] == ()
     assert kinds(run(fresh(known, 4), slice_(5, maps=())))[-1] == "TableStopped"
     state, _ = step(fresh(), slice_(1))
     state, _ = step(state, statement(2, "CREATE TABLE orders (id INT)"))
@@ -138,7 +139,7 @@ def test_a_start_knows_from_the_checkpoint_which_engines_are_unknown() -> None:
 
     def begun(unknown: frozenset[TableId]) -> State:
         return machine.start(
-            SHOP, known, upto(4), {ORDERS: SCHEMA}, (), frozenset(), unknown_engines=unknown
+            SHOP, known, Checkpoint(upto(4), schemas={ORDERS: SCHEMA}, unknown_engines=unknown)
         )[0]
 
     assert len(restarts(ran(begun(unknown), statement(5, STORED))[1])) == 1
@@ -146,7 +147,7 @@ def test_a_start_knows_from_the_checkpoint_which_engines_are_unknown() -> None:
 
 
 def test_a_table_that_is_gone_has_no_engine() -> None:
-    state, _ = machine.start(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, (), frozenset())
+    state, _ = machine.start(SHOP, NOTHING_KNOWN, Checkpoint(GtidSet(), schemas={ORDERS: SCHEMA}))
     state, _ = ran(state, statement(1, "DROP TABLE orders"))
     assert state.unknown_engines == {ORDERS}
     assert ran(state, answer(1, None))[0].unknown_engines == frozenset()

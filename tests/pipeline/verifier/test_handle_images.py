@@ -12,6 +12,7 @@ from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS, TableUnrea
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
     FULL,
@@ -110,7 +111,9 @@ def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
 
 
 def test_a_table_that_was_stopped_before_a_restart_stays_stopped() -> None:
-    state, _ = start(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS], frozenset())
+    state, _ = start(
+        SHOP, NOTHING_KNOWN, Checkpoint(GtidSet(), schemas={ORDERS: SCHEMA}, stopped={ORDERS: "it was"})
+    )
     said = run(state, statement(1, "DROP TABLE orders"), slice_(2))
     assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
     assert schemas(said) == []

@@ -18,6 +18,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import Binary, ColumnType, Integer, Text, Timestamp
 from pipeline.verifier.handle_statements import restarts_after_statement
 from pipeline.verifier.state import FromVerifier
@@ -355,7 +356,9 @@ def test_a_column_that_comes_with_a_constant_is_told_with_the_statement(
     assert len(restarts(said)) == restarted
     # A start from the checkpoint of the statement finds the same.
     known = KnownSchemas({ORDERS: extended(proven)}, upto(7))
-    _, news = start(SHOP, known, upto(7), {ORDERS: told.schema}, (), frozenset({ORDERS}))
+    _, news = start(
+        SHOP, known, Checkpoint(upto(7), schemas={ORDERS: told.schema}, unproven=frozenset({ORDERS}))
+    )
     assert len(restarts(list(news))) == restarted
 
 

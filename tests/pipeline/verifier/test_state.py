@@ -13,6 +13,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.state import State, stops_for_engines
 from pipeline.verifier.step import tables_to_ask
@@ -124,10 +125,10 @@ def test_after_a_statement_the_same_version_is_verified_anew() -> None:
 
 def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to_come() -> None:
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
-    assert start(SHOP, known, upto(5), {}, (), frozenset())[1] == (SchemaVerified(SCHEMA),)
-    assert start(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1] == ()
-    assert start(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
-    assert start(SHOP, known, upto(4), {}, (), frozenset())[1] == ()
+    assert start(SHOP, known, Checkpoint(upto(5)))[1] == (SchemaVerified(SCHEMA),)
+    assert start(SHOP, known, Checkpoint(upto(5), schemas={ORDERS: SCHEMA}))[1] == ()
+    assert start(SHOP, known, Checkpoint(upto(5), stopped={ORDERS: "it was"}))[1] == ()
+    assert start(SHOP, known, Checkpoint(upto(4)))[1] == ()
 
 
 def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
@@ -145,7 +146,7 @@ def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
 def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     items = TableId("other", "items")
     state, news = start(
-        SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, (), frozenset()
+        SHOP, NOTHING_KNOWN, Checkpoint(GtidSet(), schemas={items: replace(SCHEMA, table=items)})
     )
     [stopped] = news
     assert isinstance(stopped, TableStopped)
@@ -153,7 +154,11 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     assert schemas(run(state, slice_(1, maps=(replace(FULL, table=items), FULL)))) == [SCHEMA]
     # Once it's durable it isn't reported again.
     assert (
-        start(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items], frozenset())[1]
+        start(
+            SHOP,
+            NOTHING_KNOWN,
+            Checkpoint(GtidSet(), schemas={items: replace(SCHEMA, table=items)}, stopped={items: "it was"}),
+        )[1]
         == ()
     )
 
@@ -194,7 +199,7 @@ def test_a_table_that_the_rules_do_not_fit_is_stopped_whoever_tells_its_columns(
     """The server does at the start and after a statement, and the log with its rows, of which none passes."""
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     protection = protecting(*columns)
-    _, at_start = start(SHOP, known, upto(5), {}, (), frozenset(), protection=protection)
+    _, at_start = start(SHOP, known, Checkpoint(upto(5)), protection=protection)
     later = replace(fresh(), protection=protection)
     with_rows = run(later, slice_(1))
     state, _ = step(

@@ -13,6 +13,7 @@ from pipeline.messages.row_images import IMAGE_FIELDS, TableImages
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import Integer, RawInteger, RawString, Text
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
@@ -221,7 +222,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     assert schemas(said) == [RENAMED]
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
-    news = start(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1]
+    news = start(SHOP, known, Checkpoint(upto(5), schemas={ORDERS: SCHEMA}))[1]
     assert news == (SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),)),)
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
@@ -334,7 +335,7 @@ def test_one_question_is_under_way_at_a_time() -> None:
     state, orders = machine.step(fresh(old=SCHEMA), slice_(1, maps=(MINIMAL,)))
     assert AskServer(frozenset({ORDERS})) not in orders, "it was asked at the start"
     state, [*_, question] = machine.start(
-        SHOP, NOTHING_KNOWN, upto(0), {ORDERS: SCHEMA}, (), frozenset({ORDERS})
+        SHOP, NOTHING_KNOWN, Checkpoint(upto(0), schemas={ORDERS: SCHEMA}, unproven=frozenset({ORDERS}))
     )
     assert question == AskServer(frozenset({ORDERS}))
     state, orders = machine.step(state, statement(2, "ALTER TABLE orders COMMENT 'x'"))
