@@ -91,7 +91,7 @@ class SparkUp:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkPorts:
+class SparkSinkPorts:
     """Where the sink's requests go."""
 
     mirrors: Sender[MirrorDataExpired]
@@ -110,7 +110,7 @@ class SparkSink(Actor[ToSparkSink]):
         lake: LakeSettings,
         spark: SparkSettings,
         journal: JournalReader,
-        ports: SinkPorts,
+        ports: SparkSinkPorts,
         applied: Callable[[LakeConsumerProgress], None],
     ) -> None:
         super().__init__(mailbox, metrics)

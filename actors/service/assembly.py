@@ -22,8 +22,7 @@ from actors.http.changes.consumers import ChangesConsumers
 from actors.http.server import HttpServer
 from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
-from actors.journal_writer import JournalWriter
-from actors.journal_writer import JournalWriterPorts as JournalOutlets
+from actors.journal_writer import JournalWriter, JournalWriterPorts
 from actors.kafka_sink import KafkaSink
 from actors.runtime import malloc, measuring
 from actors.runtime.actor import Actor, Sender
@@ -34,7 +33,7 @@ from actors.runtime.recent_events import RecentEvents
 from actors.runtime.secret_files import ensure_token
 from actors.runtime.supervisor import RunOutcome, Supervisor
 from actors.schema_verifier import SchemaVerifier
-from actors.service import start_checks
+from actors.service import capture_start, start_checks
 from actors.service.client import address_file, token_file
 from actors.signal_listener import SignalListener
 from actors.signals.channel import SignalChannel
@@ -44,30 +43,25 @@ from actors.signals.rest import SignalRest
 from actors.signals.verify_schedule import VerifySchedule
 from actors.source import witnesses
 from actors.source.failover import Servers
-from actors.source.preflight import Preflight, query_tables, signal_table, stored_schemas
-from actors.source.unmatched_tables import protection_findings, type_findings
-from actors.spark_sink import SinkPorts, SparkSink
+from actors.source.preflight import Preflight, query_tables, signal_table
+from actors.spark_sink import SparkSink, SparkSinkPorts
 from actors.status.alert_webhook import AlertWebhook
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import metrics as catalogue
-from pipeline.config.settings import HttpSettings, Settings, SnapshotSettings, Watermark
+from pipeline.config.settings import HttpSettings, Settings, Watermark
 from pipeline.config.table_rules import LakeRule, with_before_images
-from pipeline.coordinator import recapture, resume
-from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
+from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
-from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.consumer_names import KAFKA_CONSUMER, LAKE_CONSUMER
-from pipeline.journal.entry import Entry
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import CAPTURE, CONTROL, DELIVERY, EDGES, GROUPS, KAFKA, Group, inbox
 from pipeline.messages.topology import ActorName as Name
-from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source.throttle import SourceLimits
@@ -155,9 +149,9 @@ class Assembly:
         last = recovered.last
         found = await self._servers.choose(None if last is None else last.checkpoint)
         sealed = None if last is None else JournalProgress(last.segment, last.checkpoint)
-        checkpoint = _beginning(last, found, settings)
+        checkpoint = capture_start.choose_beginning(last, found, settings)
         self.applied.capture_begins(found.source, sealed, checkpoint)
-        _log_idle_rules(found, settings)
+        capture_start.log_idle_rules(found, settings)
         if not checkpoint.witnesses:
             initial = await witnesses.initial_witnesses(
                 found.source, found.server, checkpoint.position, self._store.identity.id
@@ -171,11 +165,11 @@ class Assembly:
             settings.journal,
             self._store,
             recovered,
-            JournalOutlets(
-                self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
-                self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
-                tuple(self._outlet(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
-                self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
+            JournalWriterPorts(
+                self._sender(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
+                self._sender(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
+                tuple(self._sender(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
+                self._sender(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
                 self._journal_progressed,
             ),
             _journal_rules(settings, self._store),
@@ -214,7 +208,7 @@ class Assembly:
             found.source,
             settings.read,
             checkpoint.position,
-            self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
+            self._sender(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
             found.server,
             checkpoint.prepared,
             self._store.identity.id,
@@ -224,7 +218,7 @@ class Assembly:
             self.metrics,
             verified,
             news,
-            self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
+            self._sender(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
             partial(
                 query_tables,
                 found.source,
@@ -245,12 +239,12 @@ class Assembly:
             self.mailboxes[Name.WATERMARK_COORDINATOR],
             self.metrics,
             checkpoint,
-            _limits(snapshot),
+            ChunkLimits.of(snapshot),
             Pausing() if snapshot.watermark is Watermark.PAUSE else Overlapping(snapshot.windows),
             watermark_coordinator.CoordinatorPorts(
-                self._outlet(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
-                self._outlet(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
-                self._outlet(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
+                self._sender(Name.WATERMARK_COORDINATOR, Name.BINLOG_READER),
+                self._sender(Name.WATERMARK_COORDINATOR, Name.CHUNK_SELECTOR),
+                self._sender(Name.WATERMARK_COORDINATOR, Name.JOURNAL_WRITER),
             ),
             snapshot.mode,
             unread,
@@ -262,7 +256,7 @@ class Assembly:
             self.metrics,
             found.source,
             snapshot.connections,
-            self._outlet(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
+            self._sender(Name.CHUNK_SELECTOR, Name.WATERMARK_COORDINATOR),
             signal_table(settings),
             snapshot.allow_lock,
             SourceLimits(snapshot.rows_per_s, snapshot.most_threads_running, snapshot.most_replica_lag_s),
@@ -282,9 +276,9 @@ class Assembly:
                 settings.lake,
                 settings.spark,
                 self._store,
-                SinkPorts(
-                    self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, MirrorDataExpired),
-                    self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
+                SparkSinkPorts(
+                    self._sender(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, MirrorDataExpired),
+                    self._sender(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
                 ),
                 self._lake_progressed,
             ),
@@ -316,13 +310,13 @@ class Assembly:
         listener = SignalListener(
             self.mailboxes[Name.SIGNAL_LISTENER],
             self.metrics,
-            self._outlet(Name.SIGNAL_LISTENER, Name.WATERMARK_COORDINATOR),
+            self._sender(Name.SIGNAL_LISTENER, Name.WATERMARK_COORDINATOR),
             tuple(channels),
         )
         return (listener,)
 
-    def _outlet(self, sender: Name, receiver: Name, of: type | None = None) -> Sender[Any]:
-        """The one between these two; where there are several, that of this message."""
+    def _sender(self, sender: Name, receiver: Name, of: type | None = None) -> Sender[Any]:
+        """Returns the sender between these two; where there are several, that of this message."""
         between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
         edge = next(edge for edge in between if of is None or of in edge.messages)
         return Sender(edge, self.mailboxes[receiver])
@@ -385,65 +379,7 @@ def _count_from_zero(metrics: Metrics, settings: Settings) -> None:
             metrics.count(catalogue.ERRORS, 0, actor=who, kind=kind)
 
 
-def _limits(snapshot: SnapshotSettings) -> ChunkLimits:
-    memory = snapshot.memory_mib << 20
-    return ChunkLimits(
-        chunk_rows=snapshot.chunk_rows,
-        connections=snapshot.connections,
-        ranges=snapshot.most_ranges,
-        chunk_us=1000 * snapshot.chunk_target_ms,
-        chunk_bytes=min(CHUNK_BYTES, memory),
-        memory=memory,
-        # All connections together read no more than a second's rows before the debt counts.
-        most_rows=-(-snapshot.rows_per_s // snapshot.connections),
-    )
-
-
 def _signal_rows(settings: Settings) -> SignalRows | None:
     """The table that signals may be inserted into, if there's one."""
     table = settings.signals.table
     return None if table is None else SignalRows(table, settings.tables.match(table))
-
-
-def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
-    """Returns where capture begins or continues. Raises LogPurged or ChangeLeftOut."""
-    captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
-    known = KnownSchemas(captured, found.known.at)
-    if last is None:
-        after = settings.source.begin_after
-        begin = replace(resume.first_checkpoint(known), log_end=found.log_end)
-        if after is not None:
-            begin = resume.continued_checkpoint(GtidSet.parse(after), known, found.purged)
-        return replace(begin, server=found.server)
-    digests = {table: each.digest for table, each in last.protected.items()}
-    before = recapture.recapture_reprotected(last.checkpoint, digests, settings.protection)
-    checkpoint = resume.resume_checkpoint(before, known, found.purged, settings.snapshot.mode, found.unnamed)
-    _log_beginning(before, checkpoint, found.unnamed)
-    if checkpoint.server not in ("", found.server):
-        checkpoint = replace(checkpoint, log_end=None)  # that was a place in another log
-    elif checkpoint.log_end is None and known.at <= checkpoint.position:
-        checkpoint = replace(checkpoint, log_end=found.log_end)
-    return replace(checkpoint, server=found.server)
-
-
-@measuring.contain_errors
-def _log_idle_rules(found: Preflight, settings: Settings) -> None:
-    """Logs the rules for columns that are about none: a mistyped one protects nothing, or changes no type."""
-    schemas = stored_schemas(settings, found.known.schemas.values())
-    for finding in type_findings(settings.lake_types, schemas):
-        log.warning("a rule changes no type", reason=f"{finding.wrong}; {finding.remedy}")
-    tables = filter(settings.tables.match, found.known.schemas.keys() | found.known.refused.keys())
-    for finding in protection_findings(settings.protection, tables):
-        log.warning("a rule protects nothing", reason=f"{finding.wrong}; {finding.remedy}")
-
-
-@measuring.contain_errors
-def _log_beginning(before: Checkpoint, now: Checkpoint, unnamed: str | None) -> None:
-    """Logs how the start differs from continuing."""
-    if unnamed is not None:
-        log.warning("the log leaves out a change without a GTID", behind=str(before.position), reason=unnamed)
-    elif now.position != before.position:
-        log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))
-    for table, id_ in before.recapturing.items():
-        if now.stopped.get(table) is None:
-            log.info("the table is recaptured", table=str(table), id=id_)

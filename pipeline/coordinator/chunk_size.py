@@ -13,10 +13,11 @@ ordered beyond the budget, except that one chunk always is: otherwise no chunk w
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.config.settings import SnapshotSettings
 from pipeline.messages.chunks import ChunkRead, ReadChunk
 
 # The most bytes of a chunk. It fits into the memory for rows that wait, or is smaller.
-CHUNK_BYTES: Final = 8 << 20
+_CHUNK_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,21 @@ class ChunkLimits:
     chunk_bytes: int = 32 << 20
     memory: int = 256 << 20
     most_rows: int = 0
+
+    @classmethod
+    def of(cls, snapshot: SnapshotSettings) -> "ChunkLimits":
+        """Returns the limits that the settings give."""
+        memory = snapshot.memory_mib << 20
+        return cls(
+            chunk_rows=snapshot.chunk_rows,
+            connections=snapshot.connections,
+            ranges=snapshot.most_ranges,
+            chunk_us=1000 * snapshot.chunk_target_ms,
+            chunk_bytes=min(_CHUNK_BYTES, memory),
+            memory=memory,
+            # All connections together read no more than a second's rows before the debt counts.
+            most_rows=-(-snapshot.rows_per_s // snapshot.connections),
+        )
 
     def bound_rows(self, rows: int) -> int:
         """Returns as many rows, or as many as a chunk may have."""

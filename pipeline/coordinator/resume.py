@@ -27,6 +27,7 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.recapture import recapture_tables
 from pipeline.coordinator.state import forget_old_snapshots
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
@@ -85,6 +86,17 @@ def continued_checkpoint(position: GtidSet, known: KnownSchemas, purged: GtidSet
             f"source.begin_after names {unknown}, which the source hasn't executed; name its own GTIDs"
         )
     return Checkpoint(position)
+
+
+def checkpoint_at_server(
+    checkpoint: Checkpoint, server: str, known: KnownSchemas, log_end: Coordinates | None
+) -> Checkpoint:
+    """Returns the checkpoint for a server whose log ended with `log_end` when it had executed what is `known`."""
+    if checkpoint.server not in ("", server):
+        checkpoint = replace(checkpoint, log_end=None)  # that was a place in another log
+    elif checkpoint.log_end is None and known.at <= checkpoint.position:
+        checkpoint = replace(checkpoint, log_end=log_end)
+    return replace(checkpoint, server=server)
 
 
 def resume_checkpoint(

@@ -63,6 +63,7 @@ TESTED_BY = {
     "actors/lake/table_commits.py": "integration/lake/test_lake_schemas.py",
     "actors/lake/spark_connect.py": _CONNECT,
     "actors/lake/spark_session.py": "integration/lake/test_spark_cluster.py",
+    "actors/service/capture_start.py": "integration/service/test_resume.py",
     "actors/service/installation/java_truststore.py": "actors/service/installation/test_pinned_jars.py",
     "actors/service/installation/s3_jars.py": "actors/service/installation/test_pinned_jars.py",
     "actors/service/lake/lake_status.py": "integration/lake/test_live_view_text.py",

@@ -4,15 +4,15 @@ from typing import Any
 
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
-from actors.spark_sink import SinkPorts
+from actors.spark_sink import SparkSinkPorts
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired
 from pipeline.messages.topology import EDGES, ActorName
 
 
-def sink_ports(coordinator: Mailbox[Any]) -> SinkPorts:
+def sink_ports(coordinator: Mailbox[Any]) -> SparkSinkPorts:
     """Returns ports that end in the coordinator's mailbox."""
     asking, reporting = (
         next(edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK and message in edge.messages)
         for message in (MirrorDataExpired, DifferencesReported)
     )
-    return SinkPorts(Sender(asking, coordinator), Sender(reporting, coordinator))
+    return SparkSinkPorts(Sender(asking, coordinator), Sender(reporting, coordinator))

@@ -15,7 +15,6 @@ from pipeline.config.settings import (
     JournalSettings,
     LakeSettings,
     Settings,
-    SnapshotSettings,
     SourceSettings,
 )
 from pipeline.errors import Definite
@@ -38,18 +37,6 @@ async def test_who_fails_looking_looks_again(monkeypatch: pytest.MonkeyPatch) ->
     looking.cancel()
     await asyncio.wait({looking})
     assert looking.cancelled()
-
-
-@pytest.mark.parametrize(("rows_per_s", "most"), [(0, 0), (300, 150), (1, 1), (3, 2)])
-def test_the_first_chunks_have_no_more_rows_than_a_second_may(rows_per_s: int, most: int) -> None:
-    limits = assembly._limits(SnapshotSettings(rows_per_s=rows_per_s, connections=2))
-    assert limits.most_rows == most
-    assert limits.bound_rows(50_000) == (most or 50_000)
-
-
-def test_a_chunk_fits_into_the_memory_for_rows_that_wait() -> None:
-    limits = [assembly._limits(SnapshotSettings(memory_mib=mib)) for mib in (1, 8, 256)]
-    assert [each.chunk_bytes >> 20 for each in limits] == [1, 8, 8]
 
 
 def test_a_consumer_without_its_section_is_named_at_a_start(tmp_path: Path) -> None:

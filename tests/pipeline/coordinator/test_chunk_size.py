@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.settings import SnapshotSettings
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halve, resize
 from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.snapshot.snapshot import ChunkId, Request
@@ -23,6 +24,18 @@ def chunk(count: int, took: int, size: int, more: bool = True) -> ChunkRead:
     upto = (9,) if more else None
     found = rows(ORDERS, range(count))
     return ChunkRead(ChunkId("s1", ORDERS.table, 1), gtids(""), found, upto, place(4), took, size)
+
+
+@pytest.mark.parametrize(("rows_per_s", "most"), [(0, 0), (300, 150), (1, 1), (3, 2)])
+def test_the_first_chunks_have_no_more_rows_than_a_second_may(rows_per_s: int, most: int) -> None:
+    limits = ChunkLimits.of(SnapshotSettings(rows_per_s=rows_per_s, connections=2))
+    assert limits.most_rows == most
+    assert limits.bound_rows(50_000) == (most or 50_000)
+
+
+def test_a_chunk_fits_into_the_memory_for_rows_that_wait() -> None:
+    limits = [ChunkLimits.of(SnapshotSettings(memory_mib=mib)) for mib in (1, 8, 256)]
+    assert [each.chunk_bytes >> 20 for each in limits] == [1, 8, 8]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,25 @@ def test_a_new_journal_begins_where_another_reader_stopped() -> None:
         resume.continued_checkpoint(gtids("a:1-12"), KNOWN, gtids("a:1-4"))
 
 
+@pytest.mark.parametrize(
+    ("server", "had", "position", "has"),
+    [
+        ("one", None, "a:1-9", Coordinates("binlog.000001", 9)),
+        ("", None, "a:1-9", Coordinates("binlog.000001", 9)),
+        ("one", None, "a:1-5", None),
+        ("one", Coordinates("binlog.000001", 4), "a:1-9", Coordinates("binlog.000001", 4)),
+        ("two", Coordinates("binlog.000002", 4), "a:1-9", None),
+    ],
+    ids=["has all", "of before the field", "lacks some", "knows its place", "of another server"],
+)
+def test_a_place_in_the_log_is_one_of_this_server_with_all_before_it(
+    server: str, had: Coordinates | None, position: str, has: Coordinates | None
+) -> None:
+    before = replace(SEALED, server=server, position=gtids(position), log_end=had)
+    at = resume.checkpoint_at_server(before, "one", KNOWN, Coordinates("binlog.000001", 9))
+    assert at == replace(before, server="one", log_end=has)
+
+
 @pytest.mark.parametrize("mode", SnapshotMode)
 @pytest.mark.parametrize("purged", ["", "a:1-4", "a:1-5"])
 def test_a_log_that_goes_back_far_enough_is_read_on(mode: SnapshotMode, purged: str) -> None:
