@@ -27,6 +27,7 @@ from actors.lake import spark_session
 from actors.lake.background_work import do_work
 from actors.lake.delta_table import is_conflict
 from actors.lake.files.file_placement import LakeFull
+from actors.lake.filesystem import absent_tables
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogUndefined
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
@@ -47,10 +48,10 @@ from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
-from pipeline.lake.batch import Batch, Pieces
+from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
-from pipeline.lake.maintenance import Chore
+from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
@@ -88,6 +89,15 @@ class SparkUp:
 
     spark: RunningSpark
     lake: Lake
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the lake has of a table, and the sizes of its lake tables."""
+
+    table: TableId
+    found: LakeTableState
+    sizes: dict[Tier, TableSize]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +290,8 @@ class SparkSink(Actor[ToSparkSink]):
         match order:
             case spark_sink.FindEnd():
                 return await self._find_end()
-            case spark_sink.FindTable(table):
-                return await self._find(self._up, table)
+            case spark_sink.FindTables(tables):
+                return await self._find_tables(self._up, tables)
             case spark_sink.FindCursor(reported):
                 return await self._in_thread(self._place, reported)
             case spark_sink.ReadBatch(after, through):
@@ -352,19 +362,28 @@ class SparkSink(Actor[ToSparkSink]):
         await self._ports.differences.put(report)
         return None
 
-    async def _find(self, up: SparkUp, table: TableId) -> spark_sink.TableFound | spark_sink.TableFailed:
+    async def _find_tables(self, up: SparkUp, tables: tuple[TableId, ...]) -> spark_sink.TablesFound:
+        """Reads what the lake has of these tables. At a start it may have nothing of most of them."""
+        absent = await self._in_thread(absent_tables, self._settings.path, tables)
+        found = dict.fromkeys(absent, LakeTableState())
+        sizes: dict[tuple[TableId, Tier], TableSize] = {}
+        failed: list[spark_sink.TableFailed] = []
+        for answer in await all_end(partial(self._find, up), (t for t in tables if t not in absent)):
+            if isinstance(answer, spark_sink.TableFailed):
+                failed.append(answer)
+            else:
+                found[answer.table] = answer.found
+                sizes |= {(answer.table, tier): size for tier, size in answer.sizes.items()}
+        for table, each in found.items():
+            stopped = each.stopped is not None
+            self.metrics.set(catalogue.TABLE_STOPPED, stopped, table=str(table), part="lake")
+        return spark_sink.TablesFound(found, sizes, tuple(failed))
+
+    async def _find(self, up: SparkUp, table: TableId) -> _Found | spark_sink.TableFailed:
         try:
-            found = await self._in_thread(up.lake.find, table)
-            of = Tier if found.schema is not None else ()
-            sizes = {
-                tier: size
-                for tier in of
-                if (size := await self._in_thread(up.lake.upkeep.size, table, tier)) is not None
-            }
+            return await self._in_thread(_find_in, up.lake, table)
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
-        self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
-        return spark_sink.TableFound(table, found, sizes)
 
     def _place(self, reported: int) -> spark_sink.CursorAnswer:
         """Reports to the journal how far the lake is, and finds out what it lacks."""
@@ -467,7 +486,10 @@ class SparkSink(Actor[ToSparkSink]):
     def _measure_fact(self, fact: spark_sink.Fact, work: BackgroundWork | None) -> None:
         """Measures the state after a fact; `work` was under way before it."""
         match fact:
-            case spark_sink.TableFound(table) | spark_sink.TableDelivered(table):
+            case spark_sink.TablesFound(found):
+                for table in found:
+                    self._measure_mirror(table)
+            case spark_sink.TableDelivered(table):
                 self._measure_mirror(table)
             case spark_sink.WorkDone(judgements=judgements) if work is not None:
                 self._measure_mirror(work.table)
@@ -599,6 +621,13 @@ class SparkSink(Actor[ToSparkSink]):
     def _kill(self) -> None:
         if self._up is not None:
             self._up.spark.kill()
+
+
+def _find_in(lake: Lake, table: TableId) -> _Found:
+    found = lake.find(table)
+    of = Tier if found.schema is not None else ()
+    sizes = {tier: size for tier in of if (size := lake.upkeep.size(table, tier)) is not None}
+    return _Found(table, found, sizes)
 
 
 def _stop_reason(table: TableId, so_far: LakeProgress) -> str | None:

@@ -5,6 +5,8 @@ which shows files while they are written, isn't supported, nor a store that only
 """
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -12,9 +14,11 @@ from urllib.parse import urlencode, urlsplit
 
 from pyarrow import fs
 
-from actors.runtime.filesystem import filesystem_at
+from actors.runtime.filesystem import filesystem_at, list_folder
 from pipeline.config.s3_environment import s3_endpoint
 from pipeline.errors import Definite
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 
 # How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.
 _SCHEMES: Final = {"file": "file", "s3a": "s3", "s3": "s3", "gs": "gs", "abfss": "abfss"}
@@ -54,3 +58,21 @@ def _bucket(name: str, endpoint: str | None) -> fs.FileSystem:
         options["endpoint_override"] = endpoint
     filesystem, _ = filesystem_at(f"s3://{name}?{urlencode(options)}")
     return filesystem
+
+
+def absent_tables(root: str, tables: Iterable[TableId]) -> frozenset[TableId]:
+    """Returns those of the tables that have no folder in the lake at this path, so that it has nothing of them.
+
+    It lists one folder for each database. If that fails, none of the database's tables is among them: whoever looks for
+    one of these has its own reason.
+    """
+    of_database: dict[str, dict[str, TableId]] = {}
+    for table in tables:
+        database, name, _ = location(root, table, Tier.CHANGELOG).rsplit("/", 2)
+        of_database.setdefault(database, {})[name] = table
+    absent: set[TableId] = set()
+    for database, names in of_database.items():
+        with suppress(OSError):
+            there = {info.base_name for info in list_folder(*lake_filesystem(database))}
+            absent.update(table for name, table in names.items() if name not in there)
+    return frozenset(absent)

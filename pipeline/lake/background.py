@@ -259,21 +259,33 @@ class LakeTables:
         return self.tables[table].stopped is not None
 
 
-def table_met(
+def tables_met(
     background: Background,
-    table: TableId,
-    found: LakeTableState,
-    sizes: Mapping[Tier, TableSize],
+    found: Mapping[TableId, LakeTableState],
+    sizes: Mapping[tuple[TableId, Tier], TableSize],
     now: float,
 ) -> Background:
-    """Adds a table with the lake tables that it has, at the start or when the sink first meets it."""
-    reached = MirrorPosition(found.generation or 0, found.merged, found.partial)
-    background = background.mirroring(table, Mirrored(reached, found.pending, now))
-    background = background.rebuilt(table, found.rebuilding)
-    for tier, size in sizes.items():
-        background = background.keeping(maintenance.found_table(table, tier, size, now, found.merged))
-    waiting = ROWS_AT_ONCE if found.uncompared else 0
-    return replace(background, verified=background.verified.with_rows(table, waiting, now))
+    """Adds tables with the lake tables that they have, at the start or when the sink first meets them."""
+    mirrored = {
+        table: Mirrored(MirrorPosition(each.generation or 0, each.merged, each.partial), each.pending, now)
+        for table, each in found.items()
+    }
+    rebuilding = {table: each.rebuilding for table, each in found.items() if each.rebuilding is not None}
+    others = {table: since for table, since in background.rebuilding.items() if table not in found}
+    kept = {
+        (table, tier): maintenance.found_table(table, tier, size, now, found[table].merged)
+        for (table, tier), size in sizes.items()
+    }
+    verified = background.verified
+    for table in (table for table, each in found.items() if each.uncompared):
+        verified = verified.with_rows(table, ROWS_AT_ONCE, now)
+    return replace(
+        background,
+        mirrored={**background.mirrored, **mirrored},
+        rebuilding={**others, **rebuilding},
+        kept={**background.kept, **kept},
+        verified=verified,
+    )
 
 
 def files_delivered(

@@ -107,9 +107,9 @@ class LakeProgress:
         """Returns what the lake has of a table, met or not."""
         return self.tables.get(table, LakeTableState())
 
-    def having(self, table: TableId, delivered: LakeTableState) -> "LakeProgress":
-        """Returns the progress with this of a table."""
-        return replace(self, tables={**self.tables, table: delivered})
+    def having(self, delivered: Mapping[TableId, LakeTableState]) -> "LakeProgress":
+        """Returns the progress with this of these tables."""
+        return replace(self, tables={**self.tables, **delivered})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +119,13 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """The sink reads what the lake has of the tables at the journal's `end`. `left`: those still to be read.
+    """The sink reads what the lake has of the tables at the journal's `end`.
 
     `sealed`: the journal's last segment.
     """
 
     end: Checkpoint
     sealed: int
-    left: frozenset[TableId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class ReadingBatch:
 
 @dataclass(frozen=True, slots=True)
 class LoadingTables:
-    """The sink reads what the lake has of a batch's tables that are new to it. `left`: those still to be read.
+    """The sink reads what the lake has of a batch's tables that are new to it.
 
     `began`: when the batch was read (s).
     """
@@ -165,7 +164,6 @@ class LoadingTables:
     sealed: int
     batch: Batch
     began: float
-    left: frozenset[TableId]
 
 
 @dataclass(frozen=True, slots=True)

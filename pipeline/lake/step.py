@@ -37,7 +37,7 @@ when there is no batch.
 other. Each order is answered by a fact, except the last six kinds of orders. Of these, RequestRepair is if it fails.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import Final, TypeVar, assert_never
@@ -107,15 +107,6 @@ class JournalFound:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFound:
-    """The lake has this of a table, and its lake tables have these sizes."""
-
-    table: TableId
-    found: LakeTableState
-    sizes: Mapping[Tier, TableSize] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class CursorFound:
     """The lake has everything `through` a segment that the journal still has, with its checkpoint.
 
@@ -171,6 +162,18 @@ class TableFailed:
     table: TableId
     reason: str
     foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TablesFound:
+    """The lake has this of the tables that were looked for, and their lake tables have these `sizes`.
+
+    `failed`: the tables that can't be found. One fact has all tables, because each fact copies what is known of all.
+    """
+
+    found: Mapping[TableId, LakeTableState]
+    sizes: Mapping[tuple[TableId, Tier], TableSize] = field(default_factory=dict)
+    failed: tuple[TableFailed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +236,11 @@ Fact = (
     JournalFoundEmpty
     | JournalFound
     | SegmentSealed
-    | TableFound
     | CursorAnswer
     | BatchRead
     | TableDelivered
     | TableFailed
+    | TablesFound
     | ProgressReported
     | LakeTimerFired
     | WorkDone
@@ -256,10 +259,10 @@ class FindEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class FindTable:
-    """Read what the lake has of a table."""
+class FindTables:
+    """Read what the lake has of these tables."""
 
-    table: TableId
+    tables: tuple[TableId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +366,7 @@ class ReportKeptTypes:
 
 Order = (
     FindEnd
-    | FindTable
+    | FindTables
     | FindCursor
     | ReadBatch
     | DeliverTable
@@ -423,11 +426,9 @@ def _handle(state: State, fact: Fact, now: float) -> _Next:
             return _search_again(state, end, sealed, now)
         case JournalFound(end, sealed):
             _expect(Starting, state, fact)
-            tables = frozenset(end.schemas)
-            state, orders = _continue_search(state, Searching(end, sealed, tables))
-            return state, (*map(FindTable, sorted(tables)), *orders)
-        case TableFound():
-            return _table_found(state, fact, now)
+            return _search(state, Searching(end, sealed), end.schemas)
+        case TablesFound():
+            return _tables_found(state, fact, now)
         case CursorFound() | GapFound() | BeginningFound():
             return _cursor_answered(state, fact, _expect(Joining, state, fact))
         case SegmentSealed(segment):
@@ -517,7 +518,7 @@ def _table_delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     after = fact.after
     if after.at is not None:  # and so may work beside the batches
         after = replace(after, at=after.at.or_later(before.at))
-    return _continue_delivery(replace(state, so_far=_with_table(state, table, after)), delivering, now)
+    return _continue_delivery(replace(state, so_far=_with_tables(state, {table: after})), delivering, now)
 
 
 def _work_done(state: State, fact: WorkDone, now: float) -> State:
@@ -525,7 +526,7 @@ def _work_done(state: State, fact: WorkDone, now: float) -> State:
     table, so_far, at = state.background.under_way.work.table, state.so_far, fact.at
     if at is not None:  # a batch may have reported later ones meanwhile
         known = so_far.of(table)
-        so_far = so_far.having(table, replace(known, at=at.or_later(known.at)))
+        so_far = so_far.having({table: replace(known, at=at.or_later(known.at))})
     return replace(
         state,
         so_far=so_far,
@@ -596,22 +597,19 @@ def _cut_off(state: State, at: Checkpoint) -> dict[TableId, str]:
 
 
 def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
-    so_far, table = state.so_far, fact.table
-    times = so_far.times_failed(table) + 1
-    failed = Failed(fact.reason, times, now + TABLE_BACKOFF.pause_s(times), fact.foreign)
-    so_far = replace(so_far, aside=so_far.aside | {table}, failed={**so_far.failed, table: failed})
-    match state.doing:
-        case Searching() as searching:
-            state = replace(state, so_far=so_far)
-            return _continue_search(state, replace(searching, left=searching.left - {table}))
-        case LoadingTables() as loading:
-            state = replace(state, so_far=replace(so_far, whole=loading.batch.after))
-            return _continue_loading(state, replace(loading, left=loading.left - {table}), now)
-        case Delivering() as delivering:
-            state = replace(state, so_far=replace(so_far, whole=delivering.batch.after))
-            return _continue_delivery(state, replace(delivering, left=delivering.left - {table}), now)
-        case doing:
-            raise InvariantBroken(f"{table} failed while {doing}")
+    delivering = _expect(Delivering, state, fact)
+    so_far = replace(_set_aside(state.so_far, (fact,), now), whole=delivering.batch.after)
+    delivering = replace(delivering, left=delivering.left - {fact.table})
+    return _continue_delivery(replace(state, so_far=so_far), delivering, now)
+
+
+def _set_aside(so_far: LakeProgress, failures: tuple[TableFailed, ...], now: float) -> LakeProgress:
+    """Returns the progress in which these tables pause."""
+    failed = dict(so_far.failed)
+    for each in failures:
+        times = so_far.times_failed(each.table) + 1
+        failed[each.table] = Failed(each.reason, times, now + TABLE_BACKOFF.pause_s(times), each.foreign)
+    return replace(so_far, aside=so_far.aside.union(each.table for each in failures), failed=failed)
 
 
 def _search_again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
@@ -623,30 +621,42 @@ def _search_again(state: State, end: Checkpoint, sealed: int, now: float) -> _Ne
         aside=so_far.aside - due,
         ahead=so_far.ahead or Ahead(so_far.segment, so_far.checkpoint),
     )
-    state, orders = _continue_search(replace(state, so_far=so_far), Searching(end, sealed, due))
-    return state, (*map(FindTable, sorted(due)), *orders)
+    return _search(replace(state, so_far=so_far), Searching(end, sealed), due)
 
 
-def _table_found(state: State, fact: TableFound, now: float) -> _Next:
-    table, end = fact.table, state.unchecked_end
-    if end is not None and table not in state.so_far.tables and fact.found.furthest > end:
-        raise Definite(_AHEAD.format(table=table, segment=fact.found.furthest, end=end))
-    mirror_rules.check_mirrors(fact.found, table, rule_of(state.rules, table))
-    met = background.table_met(state.background, table, fact.found, fact.sizes, now)
-    state = replace(state, so_far=_with_table(state, table, fact.found), background=met)
+def _search(state: State, searching: Searching, tables: Iterable[TableId]) -> _Next:
+    """Looks for these tables in the lake, if there are any. Then for the place in the journal where the lake is."""
+    if wanted := tuple(sorted(tables)):
+        return replace(state, doing=searching), (FindTables(wanted),)
+    return _join_journal(state, searching)
+
+
+def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
+    for table, found in fact.found.items():
+        _check_found(state, table, found)
+    met = background.tables_met(state.background, fact.found, fact.sizes, now)
+    so_far = _set_aside(_with_tables(state, fact.found), fact.failed, now)
     match state.doing:
         case Searching() as searching:
-            return _continue_search(state, replace(searching, left=searching.left - {table}))
+            return _join_journal(replace(state, so_far=so_far, background=met), searching)
         case LoadingTables() as loading:
-            return _continue_loading(state, replace(loading, left=loading.left - {table}), now)
+            if fact.failed:
+                so_far = replace(so_far, whole=loading.batch.after)
+            return _begin_delivery(replace(state, so_far=so_far, background=met), loading, now)
         case doing:
-            raise InvariantBroken(f"{table} was found while {doing}")
+            raise InvariantBroken(f"tables were found while {doing}")
 
 
-def _continue_search(state: State, searching: Searching) -> _Next:
-    """Waits until all tables are found. Then looks for the place in the journal where the lake is."""
-    if searching.left:
-        return replace(state, doing=searching), ()
+def _check_found(state: State, table: TableId, found: LakeTableState) -> None:
+    """Raises Definite if the lake has a table in a form that this journal or a rule can't continue."""
+    end = state.unchecked_end
+    if end is not None and table not in state.so_far.tables and found.furthest > end:
+        raise Definite(_AHEAD.format(table=table, segment=found.furthest, end=end))
+    mirror_rules.check_mirrors(found, table, rule_of(state.rules, table))
+
+
+def _join_journal(state: State, searching: Searching) -> _Next:
+    """Looks for the place in the journal where the lake is, now that all tables are found."""
     _check_lake(state.so_far)
     if state.so_far.ahead is not None and not state.so_far.catching_up:
         return _read_next_batch(replace(state, so_far=_end_catching_up(state.so_far)), searching.sealed)
@@ -730,14 +740,12 @@ def _generations_in_other_forms(state: State, at: Checkpoint) -> dict[TableId, i
     }
 
 
-def _with_table(state: State, table: TableId, found: LakeTableState) -> LakeProgress:
-    """Returns the progress with this of a table, and with whether its columns are as the rules want them."""
-    so_far, schema = state.so_far.having(table, found), found.schema
-    if schema is state.so_far.of(table).schema:
-        return so_far
-    unlike = schema is not None and forms_differ(state.settings.types, schema)
-    tables = so_far.unlike_rules | {table} if unlike else so_far.unlike_rules - {table}
-    return replace(so_far, unlike_rules=tables)
+def _with_tables(state: State, found: Mapping[TableId, LakeTableState]) -> LakeProgress:
+    """Returns the progress with this of these tables, and with whether their columns are as the rules want them."""
+    so_far = state.so_far
+    changed = {t: each.schema for t, each in found.items() if each.schema is not so_far.of(t).schema}
+    unlike = {t for t, s in changed.items() if s is not None and forms_differ(state.settings.types, s)}
+    return replace(so_far.having(found), unlike_rules=so_far.unlike_rules.difference(changed) | unlike)
 
 
 def _read_next_batch(state: State, sealed: int) -> _Next:
@@ -750,17 +758,14 @@ def _read_next_batch(state: State, sealed: int) -> _Next:
 def _batch_read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> _Next:
     """Finds the lake tables of the batch that the sink hasn't met yet."""
     so_far = replace(state.so_far, late=replace(state.so_far.late, tables=late))
-    new = frozenset(table for table in _tables_of_batch(so_far, batch) if table not in so_far.tables)
-    state, orders = _continue_loading(
-        replace(state, so_far=so_far), LoadingTables(sealed, batch, now, new), now
-    )
-    return state, (*map(FindTable, sorted(new)), *orders)
+    state, loading = replace(state, so_far=so_far), LoadingTables(sealed, batch, now)
+    if new := [table for table in _tables_of_batch(so_far, batch) if table not in so_far.tables]:
+        return replace(state, doing=loading), (FindTables(tuple(sorted(new))),)
+    return _begin_delivery(state, loading, now)
 
 
-def _continue_loading(state: State, loading: LoadingTables, now: float) -> _Next:
-    """Waits until the batch's tables are found. Then delivers to each what it lacks of the batch."""
-    if loading.left:
-        return replace(state, doing=loading), ()
+def _begin_delivery(state: State, loading: LoadingTables, now: float) -> _Next:
+    """Delivers to each of the batch's tables what it lacks of the batch, now that all of them are found."""
     _check_lake(state.so_far)
     so_far, batch = state.so_far, loading.batch
     orders = []

@@ -32,7 +32,7 @@ from pipeline.lake.step import (
     DeliverTable,
     Fact,
     FindCursor,
-    FindTable,
+    FindTables,
     JournalFound,
     JournalFoundEmpty,
     Order,
@@ -41,7 +41,7 @@ from pipeline.lake.step import (
     ReportProgress,
     RequestRepair,
     TableDelivered,
-    TableFound,
+    TablesFound,
     WorkDone,
 )
 from pipeline.lake.verification.runs import LakeVerdict, results, runs_of
@@ -312,9 +312,9 @@ class Sink:
 
     def _carry_out(self, order: Order) -> Generator[None, None, Fact | None]:
         match order:
-            case FindTable(table):
-                return TableFound(
-                    table, self.tables[table].told if table in self.tables else LakeTableState()
+            case FindTables(tables):
+                return TablesFound(
+                    {t: self.tables[t].told if t in self.tables else LakeTableState() for t in tables}
                 )
             case FindCursor(said):
                 return self._place(said)

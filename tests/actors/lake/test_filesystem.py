@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from actors.lake.filesystem import lake_filesystem
+from actors.lake.filesystem import absent_tables, lake_filesystem
 from pipeline.errors import Definite
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 
 
 def test_a_local_path_is_taken_however_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +48,19 @@ def test_all_paths_in_a_bucket_share_their_connections(monkeypatch: pytest.Monke
     assert one is another
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2")
     assert lake_filesystem("s3a://lake/a")[0] is not one
+
+
+def test_only_tables_without_a_folder_are_absent(tmp_path: Path) -> None:
+    there = {TableId("shop", "orders"), TableId("shop", "o/r d%rs"), TableId("Läden", "x" * 300)}
+    elsewhere = {TableId("shop", "order"), TableId("Läden", "orders"), TableId("none", "orders")}
+    assert absent_tables(str(tmp_path / "lake"), there) == there
+    for table in there:
+        Path(location(str(tmp_path / "lake"), table, Tier.MIRROR)).mkdir(parents=True)
+    for root in (f"{tmp_path}/lake", f"{tmp_path}/lake/", f"file:{tmp_path}/lake"):
+        assert absent_tables(root, there | elsewhere) == elsewhere
+
+
+def test_no_table_is_absent_from_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
+    (tmp_path / "shop").write_text("no folder")
+    orders, other = TableId("shop", "orders"), TableId("other", "orders")
+    assert absent_tables(str(tmp_path), [orders, other]) == {other}

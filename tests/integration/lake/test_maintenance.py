@@ -20,7 +20,7 @@ from pipeline.lake.background import (
     background_due_at,
     files_delivered,
     next_work,
-    table_met,
+    tables_met,
     work_done,
     work_given_up,
 )
@@ -226,8 +226,8 @@ def test_work_that_delta_gave_up_is_tried_again(delivery: Delivery, monkeypatch:
     settings = LakeSettings(delivery.root, merge_rows=1, compact_files=SEGMENTS, keep_changelog_hours=1.0)
     found = delivery.lake.find(ID)
     lake = LakeTables(settings, {ID: found}, {ID: Ready(0)})
-    sizes = {tier: has for tier in Tier if (has := delivery.lake.upkeep.size(ID, tier)) is not None}
-    background = table_met(Background(), ID, found, sizes, time.monotonic())
+    sizes = {(ID, tier): has for tier in Tier if (has := delivery.lake.upkeep.size(ID, tier)) is not None}
+    background = tables_met(Background(), {ID: found}, sizes, time.monotonic())
     done: list[str] = []
     # What was given up is due again at once, and yet what had been due before comes first.
     for gives_up in (True, True, False, False):

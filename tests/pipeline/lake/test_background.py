@@ -18,7 +18,7 @@ from pipeline.lake.background import (
     files_delivered,
     mergeable_tables,
     next_work,
-    table_met,
+    tables_met,
     work_done,
     work_failed,
     work_given_up,
@@ -54,7 +54,7 @@ def lake_of(
 )
 def test_a_mirror_is_merged_if_there_is_one(had: LakeTableState, *, due: bool) -> None:
     lake = lake_of(had, Ready(0), LakeSettings("lake", merge_rows=1))
-    background = table_met(Background(), ID, had, {}, 0.0)
+    background = tables_met(Background(), {ID: had}, {}, 0.0)
     assert (background_due_at(background, lake) is not None) is due
     assert bool(mergeable_tables(background, lake)) is due
 
@@ -62,7 +62,7 @@ def test_a_mirror_is_merged_if_there_is_one(had: LakeTableState, *, due: bool) -
 def test_few_changes_are_merged_when_the_oldest_is_old() -> None:
     had = LakeTableState(ORDERS, generation=0, pending=5)
     lake = lake_of(had, Ready(0), LakeSettings("lake", merge_after_s=60.0))
-    background = table_met(Background(), ID, had, {}, 7.0)
+    background = tables_met(Background(), {ID: had}, {}, 7.0)
     assert background_due_at(background, lake) == 67.0
     background, work = next_work(background, lake, 3, "position", 66.0)
     assert work is None
@@ -75,7 +75,7 @@ def test_few_changes_are_merged_when_the_oldest_is_old() -> None:
 def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
     """Its generation begins behind the SCN 0, as if there were none."""
     after = LakeTableState(ORDERS, generation=0, rebuilding=7.0)
-    background = table_met(Background(), ID, LakeTableState(), {}, 0.0)
+    background = tables_met(Background(), {ID: LakeTableState()}, {}, 0.0)
     background = files_delivered(background, ID, LakeTableState(), after, Pieces(), 0.0)
     assert background.rebuilding[ID] == 7.0
     assert completable_tables(background, lake_of(after, Filling(0))) == []
@@ -93,7 +93,7 @@ def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
 def test_changes_are_pending_where_there_is_a_mirror(generation: int | None, pending: int) -> None:
     had = LakeTableState(ORDERS, generation=generation)
     changes = Pieces(changes=(Piece(3, 0, "changes", ORDERS, 6, 60, absent=False),))
-    background = table_met(Background(), ID, had, {}, 0.0)
+    background = tables_met(Background(), {ID: had}, {}, 0.0)
     for _ in range(2):
         background = files_delivered(background, ID, had, had, changes, 1.0)
     assert background.mirrored[ID].pending == pending
@@ -102,7 +102,7 @@ def test_changes_are_pending_where_there_is_a_mirror(generation: int | None, pen
 def test_what_ends_is_the_filling_that_was_begun_and_no_later_one() -> None:
     """A batch may bring columns whose constants the mirror owes before it's known that it has the last ones."""
     owing = LakeTableState(ORDERS, generation=0, rebuilding=7.0)
-    background = table_met(Background(), ID, owing, {}, 0.0)
+    background = tables_met(Background(), {ID: owing}, {}, 0.0)
     background, work = next_work(background, lake_of(owing, Ready(0)), 3, "position", 1.0)
     assert work is not None
     again = replace(owing, rebuilding=9.0)
@@ -115,7 +115,7 @@ def test_what_ends_is_the_filling_that_was_begun_and_no_later_one() -> None:
 def test_a_generation_that_came_before_an_earlier_one_was_completed_is_still_to_be_completed() -> None:
     """Readers see the same frozen mirror meanwhile, so that both have been filled since the same moment."""
     filled = LakeTableState(ORDERS, generation=5, rebuilding=7.0, pending=4)
-    background = table_met(Background(), ID, filled, {}, 0.0)
+    background = tables_met(Background(), {ID: filled}, {}, 0.0)
     background, work = next_work(background, lake_of(filled, Ready(5)), 3, "position", 1.0)
     assert work is not None
     later = replace(filled, generation=9)
@@ -132,7 +132,7 @@ def chores(monkeypatch: pytest.MonkeyPatch) -> tuple[Background, LakeTables]:
     for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
         monkeypatch.setattr(maintenance, every, -1.0)
     had = LakeTableState(ORDERS, generation=0)
-    return table_met(Background(), ID, had, {Tier.CHANGELOG: TableSize()}, 0.0), lake_of(had)
+    return tables_met(Background(), {ID: had}, {(ID, Tier.CHANGELOG): TableSize()}, 0.0), lake_of(had)
 
 
 def test_nothing_is_trimmed_while_verifications_may_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_nothing_is_trimmed_while_verifications_may_be_unknown(monkeypatch: pyte
     monkeypatch.setattr(maintenance, "TRIM_EVERY_S", -1.0)
     had = LakeTableState(ORDERS, changes=5, generation=0, merged=4)
     lake = lake_of(had, settings=LakeSettings("lake", rules=(LakeRule(TableFilter((".*",)), Tiers.MIRROR),)))
-    background = table_met(Background(), ID, had, {Tier.CHANGELOG: TableSize()}, 0.0)
+    background = tables_met(Background(), {ID: had}, {(ID, Tier.CHANGELOG): TableSize()}, 0.0)
     for through, trim in ((4, None), (5, Trim(4, None))):
         _, work = next_work(background, lake, through, "", 1.0)
         assert isinstance(work, MaintainTable)

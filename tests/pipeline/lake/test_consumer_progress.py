@@ -15,7 +15,7 @@ from pipeline.lake.step import (
     ProgressReported,
     TableDelivered,
     TableFailed,
-    TableFound,
+    TablesFound,
     WorkDone,
 )
 from pipeline.messages.journal import SegmentSealed
@@ -180,6 +180,6 @@ def test_while_a_table_catches_up_the_others_are_where_they_were() -> None:
     story.after(SegmentSealed(5)).read(BOTH).after(TableFailed(ORDERS, "no room"))
     story.after(TableDelivered(ITEMS.table, had(4, 3)), ProgressReported()).read(end)
     story.after(ProgressReported())
-    story.retried(end.checkpoint).after(TableFound(ORDERS, had(3, 2)))
+    story.retried(end.checkpoint).after(TablesFound({ORDERS: had(3, 2)}))
     assert (told(story).whole.segment, progress(story, ITEMS.table)[0]) == (5, 5)
     assert told(story).of(ORDERS).lacks is not None

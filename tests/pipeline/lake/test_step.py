@@ -25,7 +25,7 @@ from pipeline.lake.step import (
     FindCursor,
     FindEnd,
     FindingsUnread,
-    FindTable,
+    FindTables,
     GapFound,
     JournalFound,
     JournalFoundEmpty,
@@ -46,7 +46,7 @@ from pipeline.lake.step import (
     StopSpark,
     TableDelivered,
     TableFailed,
-    TableFound,
+    TablesFound,
     WorkDone,
     WorkFailed,
     WorkGivenUp,
@@ -141,7 +141,7 @@ def begun(
 ) -> Story:
     """A sink that has found its place in a lake that has this."""
     story = Story(*rules, types=types).after(JournalFound(end.checkpoint, 0))
-    return story.after(*(TableFound(t, found.get(t, NOTHING)) for t in end.checkpoint.schemas)).after(place)
+    return story.after(TablesFound({t: found.get(t, NOTHING) for t in end.checkpoint.schemas})).after(place)
 
 
 @pytest.mark.parametrize(
@@ -158,24 +158,25 @@ def test_a_table_that_is_ahead_of_the_journal_is_refused(ahead: LakeTableState) 
     end = entry(9, V1, ITEMS).checkpoint
     story = Story()
     story.state = replace(story.state, unchecked_end=5)
-    story.after(JournalFound(end, 9), TableFound(ITEMS.table, had(5, 5)))
+    story.after(JournalFound(end, 9))
+    found = {ITEMS.table: had(5, 5), ORDERS: ahead}
     with pytest.raises(
         Definite, match=r"shop\.orders through segment 6, and the journal ended with 5 before"
     ):
-        story.after(TableFound(ORDERS, ahead))
+        story.after(TablesFound(found))
     story.state = replace(story.state, unchecked_end=None)
-    assert story.after(TableFound(ORDERS, ahead)).only(FindCursor).reported >= 3
+    assert story.after(TablesFound(found)).only(FindCursor).reported >= 3
 
 
 def test_a_table_that_was_compared_may_get_further_before_it_is_found_again() -> None:
     story = Story()
     story.state = replace(story.state, unchecked_end=2)
-    story.after(JournalFound(of(ORDERS, 3).checkpoint, 3), TableFound(ORDERS, had(2, 2)))
+    story.after(JournalFound(of(ORDERS, 3).checkpoint, 3), TablesFound({ORDERS: had(2, 2)}))
     story.after(CursorFound(2, of(ORDERS, 2).checkpoint))
     story.read(of(ORDERS, 3)).after(TableFailed(ORDERS, "no such folder"))
     story.after(ProgressReported())
     story.now += 10
-    story.retried(of(ORDERS, 3).checkpoint).after(TableFound(ORDERS, had(3, 2)))
+    story.retried(of(ORDERS, 3).checkpoint).after(TablesFound({ORDERS: had(3, 2)}))
     assert story.only(FindCursor).reported == 2
 
 
@@ -183,16 +184,15 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
     story = Story().after(JournalFoundEmpty())
     assert story.orders == []
     assert story.after(SegmentSealed(2)).orders == [ReadBatch(0, 2)]
-    assert story.read(entry(1, V1, ITEMS)).orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
-    assert story.after(TableFound(ORDERS, NOTHING)).orders == []
-    one, other = story.after(TableFound(ITEMS.table, NOTHING)).orders
+    assert story.read(entry(1, V1, ITEMS)).orders == [FindTables((ITEMS.table, ORDERS))]
+    one, other = story.after(TablesFound({ORDERS: NOTHING, ITEMS.table: NOTHING})).orders
     assert isinstance(one, DeliverTable)
     assert isinstance(other, DeliverTable)
     assert (one.table, other.table, one.before) == (ORDERS, ITEMS.table, NOTHING)
     assert [piece.segment for piece in one.pieces.changes] == [1]
     assert story.after(TableDelivered(ORDERS, had(1, 0))).orders == []
     told = story.after(TableDelivered(ITEMS.table, had(1, 0))).only(ReportProgress)
-    assert (told.batch.through, told.reported, told.seconds) == (1, 0, 4.0)
+    assert (told.batch.through, told.reported, told.seconds) == (1, 0, 3.0)
     assert (story.state.so_far.segment, story.state.so_far.of(ORDERS).changes) == (1, 1)
     assert story.after(ProgressReported()).orders == [ReadBatch(1, 2)]
     assert story.read(of(ORDERS, 2)).only(DeliverTable).before == had(1, 0)
@@ -210,7 +210,9 @@ def test_what_has_nothing_for_any_table_is_told_at_once_and_says_no_more_than_be
 
 def test_a_table_that_is_made_says_that_it_is_there() -> None:
     made = entry(1, mirror=Filling(1))
-    story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(made).after(TableFound(ORDERS, NOTHING))
+    story = (
+        Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(made).after(TablesFound({ORDERS: NOTHING}))
+    )
     assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(ReportProgress).reported == 0
     # Once it's removed, what the journal was told counts no more.
     assert spark_sink.complete_through(-1, 1, 0) == 0
@@ -237,9 +239,9 @@ def test_the_journal_is_believed_where_it_was_told_of_the_same_tables(
 def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
     end = entry(9, V1, ITEMS)
     story = Story().after(JournalFound(end.checkpoint, 0))
-    assert story.orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
-    assert story.after(TableFound(ITEMS.table, had(7, 6))).orders == []
-    assert story.after(TableFound(ORDERS, had(5, 4))).only(FindCursor).reported == 6
+    assert story.orders == [FindTables((ITEMS.table, ORDERS))]
+    found = TablesFound({ITEMS.table: had(7, 6), ORDERS: had(5, 4)})
+    assert story.after(found).only(FindCursor).reported == 6
     assert story.after(CursorFound(7, entry(7, V1).checkpoint)).orders == []
     assert story.state.so_far.segment == 7
     assert story.after(SegmentSealed(9)).orders == [ReadBatch(7, 9)]
@@ -458,7 +460,7 @@ def test_a_new_lake_in_a_whole_journal_lacks_nothing() -> None:
 
 def test_a_table_whose_rule_is_not_kept_to_stops_it_wherever_it_is_met() -> None:
     rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
-    mirrored = TableFound(ORDERS, had(3, 2, generation=0))
+    mirrored = TablesFound({ORDERS: had(3, 2, generation=0)})
     for story in (
         Story(rule).after(JournalFound(entry(3, V1).checkpoint, 0)),
         Story(rule).after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)),
@@ -476,8 +478,8 @@ def test_what_cannot_happen_now_breaks_an_invariant(facts: Sequence[Fact]) -> No
 
 
 def test_a_table_that_nobody_looked_for_breaks_an_invariant() -> None:
-    with pytest.raises(InvariantBroken, match=r"shop\.orders was found while"):
-        Story().after(JournalFoundEmpty(), TableFound(ORDERS, NOTHING))
+    with pytest.raises(InvariantBroken, match="tables were found while"):
+        Story().after(JournalFoundEmpty(), TablesFound({ORDERS: NOTHING}))
 
 
 def failing(*left: TableId) -> Story:
@@ -520,8 +522,8 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     story = failing(ITEMS.table).after(ProgressReported(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
     story.after(TableDelivered(ORDERS, had(5, 3)), ProgressReported())
     end = entry(5, V1, ITEMS).checkpoint
-    assert story.retried(end).only(FindTable).table == ITEMS.table
-    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindCursor).reported == 3
+    assert story.retried(end).only(FindTables).tables == (ITEMS.table,)
+    assert story.after(TablesFound({ITEMS.table: had(3, 2)})).only(FindCursor).reported == 3
     story.after(CursorFound(3, entry(3).checkpoint))
     assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
     assert story.after(SegmentSealed(5)).only(ReadBatch) == ReadBatch(3, 5)
@@ -548,10 +550,11 @@ def test_what_a_verification_needs_is_not_trimmed_while_another_table_catches_up
     story = Story(LakeRule(TableFilter((r"shop\.orders",)), Tiers.MIRROR))
     story.after(JournalFound(at(3).checkpoint, 0))
     merged = replace(had(3, 2, generation=1), merged=3)
-    story.after(TableFound(ORDERS, merged, {Tier.CHANGELOG: TableSize()}), TableFound(ITEMS.table, had(3, 2)))
+    found = {ORDERS: merged, ITEMS.table: had(3, 2)}
+    story.after(TablesFound(found, {(ORDERS, Tier.CHANGELOG): TableSize()}))
     story.after(CursorFound(3, at(3).checkpoint), SegmentSealed(5)).read(at(4, ITEMS), at(5, ITEMS))
     story.after(TableFailed(ITEMS.table, "so"), ProgressReported())
-    story.retried(at(5, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
+    story.retried(at(5, ITEMS).checkpoint).after(TablesFound({ITEMS.table: had(3, 2)}))
     story.after(CursorFound(3, at(3).checkpoint), SegmentSealed(5)).read(at(4, ITEMS))
     story.after(TableDelivered(ITEMS.table, had(4, 3)))
     story.now += TRIM_EVERY_S
@@ -567,9 +570,10 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
         story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), ProgressReported())
         story.retried(entry(6).checkpoint)
         if finds:
-            story.after(TableFound(ITEMS.table, had(3, 2)), CursorFound(3, entry(3).checkpoint))
+            story.after(TablesFound({ITEMS.table: had(3, 2)}), CursorFound(3, entry(3).checkpoint))
             story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
-        story.after(TableFailed(ITEMS.table, "so again"))
+        failed = TableFailed(ITEMS.table, "so again")
+        story.after(failed if finds else TablesFound({}, failed=(failed,)))
         if finds:
             assert story.after(ProgressReported()).orders == [], "all else has been delivered"
         so_far = story.state.so_far
@@ -581,59 +585,65 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
 
 def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
     end = entry(4, V1, ITEMS)
-    story = Story().after(JournalFound(end.checkpoint, 0), TableFound(ORDERS, had(3, 2)))
-    assert story.after(TableFailed(ITEMS.table, "so")).only(FindCursor).reported == 2
+    found = TablesFound({ORDERS: had(3, 2)}, failed=(TableFailed(ITEMS.table, "so"),))
+    story = Story().after(JournalFound(end.checkpoint, 0))
+    assert story.after(found).only(FindCursor).reported == 2
     story.after(CursorFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
     order = story.only(DeliverTable)
     assert (order.table, order.batch.after, len(order.pieces.changes)) == (ORDERS, 2, 1)
 
 
 def test_a_table_of_another_journal_is_set_aside_and_a_lake_of_another_ends_the_pipeline() -> None:
-    end, another = entry(4, V1, ITEMS), TableFailed(ITEMS.table, "another's", foreign=True)
+    end, another = entry(4, V1, ITEMS), (TableFailed(ITEMS.table, "another's", foreign=True),)
     for found, ends in ((had(3, 2), False), (NOTHING, True)):
-        story = Story().after(JournalFound(end.checkpoint, 4), TableFound(ORDERS, found))
+        story, first = (
+            Story().after(JournalFound(end.checkpoint, 4)),
+            TablesFound({ORDERS: found}, {}, another),
+        )
         if ends:
             with pytest.raises(Definite, match="another's"):
-                story.after(another)
+                story.after(first)
             continue
-        assert story.after(another).only(FindCursor).reported == 2
+        assert story.after(first).only(FindCursor).reported == 2
         story.after(CursorFound(2, entry(2).checkpoint)).read(entry(3, V1, ITEMS), end)
         assert story.only(DeliverTable).table == ORDERS
         story.after(TableDelivered(ORDERS, had(4, 2)), ProgressReported())
         story.now += 10
-        assert story.retried(end.checkpoint).only(FindTable).table == ITEMS.table
-        story.after(another)
+        assert story.retried(end.checkpoint).only(FindTables).tables == (ITEMS.table,)
+        story.after(TablesFound({}, failed=another))
         assert story.state.so_far.failed[ITEMS.table].times == 2
 
 
 def test_the_first_tables_that_a_new_pipeline_meets_are_not_all_of_another_journal() -> None:
-    for others in ((), (TableFound(ORDERS, NOTHING),)):
+    another = (TableFailed(ITEMS.table, "another's", foreign=True),)
+    for others in ({}, {ORDERS: NOTHING}):
         tables = (V1, ITEMS) if others else (ITEMS,)
-        story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, *tables)).after(*others)
+        story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, *tables))
         with pytest.raises(Definite, match="another's"):
-            story.after(TableFailed(ITEMS.table, "another's", foreign=True))
+            story.after(TablesFound(others, failed=another))
 
 
 def test_a_table_that_another_journal_makes_first_is_set_aside_whatever_else_there_is() -> None:
     end = entry(1, ITEMS)
     story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(end)
-    story.after(TableFound(ITEMS.table, NOTHING), TableFailed(ITEMS.table, "another's", foreign=True))
+    another = TableFailed(ITEMS.table, "another's", foreign=True)
+    story.after(TablesFound({ITEMS.table: NOTHING})).after(another)
     story.after(ProgressReported())
-    story.retried(end.checkpoint).after(TableFailed(ITEMS.table, "another's", foreign=True))
+    story.retried(end.checkpoint).after(TablesFound({}, failed=(another,)))
     story.after(SegmentSealed(2)).read(entry(2, ITEMS)).after(ProgressReported())
     assert story.state.so_far.aside == {ITEMS.table}
 
 
 def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
     story = failing(ITEMS.table).after(ProgressReported())
-    story.retried(entry(9, V1, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
+    story.retried(entry(9, V1, ITEMS).checkpoint).after(TablesFound({ITEMS.table: had(3, 2)}))
     gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
     assert isinstance(gap, ReportLostChanges)
     assert gap.tables == {ITEMS.table}
 
 
 def test_what_was_sealed_at_the_start_is_read_as_soon_as_the_place_is_found() -> None:
-    story = Story().after(JournalFound(entry(5, V1).checkpoint, 5), TableFound(ORDERS, had(3, 2)))
+    story = Story().after(JournalFound(entry(5, V1).checkpoint, 5), TablesFound({ORDERS: had(3, 2)}))
     assert story.after(CursorFound(3, entry(3).checkpoint)).only(ReadBatch) == ReadBatch(3, 5)
 
 
@@ -642,7 +652,7 @@ def merging() -> Story:
     story = Story()
     story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
     found = replace(had(3, 2, generation=0), pending=1)
-    story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TableFound(ORDERS, found))
+    story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TablesFound({ORDERS: found}))
     return story.after(CursorFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint))
 
 
@@ -663,7 +673,7 @@ def test_a_mirror_is_merged_beside_the_batches_one_thing_at_a_time() -> None:
 def test_between_two_batches_begins_what_is_due() -> None:
     story = Story()
     story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
-    story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TableFound(ORDERS, had(3, 2, generation=0)))
+    story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TablesFound({ORDERS: had(3, 2, generation=0)}))
     story.after(CursorFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint), SegmentSealed(5))
     story.read(of(ORDERS, 4, {ORDERS: Ready(0)}))
     pieces = story.only(DeliverTable).pieces
@@ -694,7 +704,7 @@ def test_at_the_end_nothing_begins_and_spark_is_stopped_after_the_work_under_way
 
 def test_a_stop_delivers_for_so_long_and_leaves_the_rest_to_the_next_start() -> None:
     story = Story().after(JournalFoundEmpty(), SegmentSealed(2)).read(entry(1, V1, ITEMS))
-    story.after(TableFound(ORDERS, NOTHING), TableFound(ITEMS.table, NOTHING))
+    story.after(TablesFound({ORDERS: NOTHING, ITEMS.table: NOTHING}))
     assert spark_sink.timer_at(story.state) is None
     stop_at = story.now + story.state.settings.drain_s
     assert story.after(StopRequested(story.now)).orders == []
@@ -710,7 +720,7 @@ def test_a_stop_delivers_for_so_long_and_leaves_the_rest_to_the_next_start() -> 
 
 def test_a_stop_ends_as_soon_as_everything_is_delivered() -> None:
     story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)).after(StopRequested(4.0))
-    story.after(TableFound(ORDERS, NOTHING)).after(TableDelivered(ORDERS, had(1, 0))).only(ReportProgress)
+    story.after(TablesFound({ORDERS: NOTHING})).after(TableDelivered(ORDERS, had(1, 0))).only(ReportProgress)
     assert story.after(ProgressReported()).orders == []
     assert story.after(SealingEnded()).only(StopSpark) == StopSpark()
 
@@ -827,5 +837,5 @@ def test_a_batch_that_comes_again_for_another_table_takes_no_stop_back() -> None
     stopped.checkpoint.stopped[ORDERS] = "so"
     story.read(stopped).after(TableDelivered(ORDERS, replace(had(5, 3), capture_stopped="so")))
     story.after(ProgressReported()).retried(stopped.checkpoint)
-    story.after(TableFound(ITEMS.table, had(3, 2)), CursorFound(3, entry(3).checkpoint), SegmentSealed(5))
+    story.after(TablesFound({ITEMS.table: had(3, 2)}), CursorFound(3, entry(3).checkpoint), SegmentSealed(5))
     assert story.read(entry(4, ITEMS)).only(DeliverTable).table == ITEMS.table

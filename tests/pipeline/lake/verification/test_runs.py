@@ -22,7 +22,7 @@ from pipeline.lake.background import (
     background_due_at,
     files_delivered,
     next_work,
-    table_met,
+    tables_met,
     work_done,
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
@@ -185,7 +185,9 @@ def test_what_came_during_a_comparison_waits_for_the_next_one() -> None:
 
 
 def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> None:
-    background = files_delivered(table_met(Background(), ID, HAD, {}, 0.0), ID, HAD, HAD, read_rows(3), 10.0)
+    background = files_delivered(
+        tables_met(Background(), {ID: HAD}, {}, 0.0), ID, HAD, HAD, read_rows(3), 10.0
+    )
     lake = lake_of(RUN)
     assert background_due_at(background, lake) == 10.0 + LONGEST_RUN_WAIT_S
     background, work = next_work(background, lake, 5, "position", 10.0 + LONGEST_RUN_WAIT_S)
@@ -211,8 +213,8 @@ def test_comparisons_and_other_work_take_turns(compared: bool, first: Due) -> No
         mirrors={ID: Ready(0), ITEMS.table: Ready(0)},
         settings=LakeSettings("lake", merge_after_s=1.0),
     )
-    background = table_met(Background(compared=compared), ID, HAD, {}, 0.0)
-    background = table_met(background, ITEMS.table, items, {}, 0.0)
+    background = tables_met(Background(compared=compared), {ID: HAD}, {}, 0.0)
+    background = tables_met(background, {ITEMS.table: items}, {}, 0.0)
     background = replace(background, due={MergeDue(ITEMS.table): 10.0, ComparisonDue(ID): 90.0})
     background, work = next_work(background, lake, 5, "position", 100.0)
     assert work is not None
@@ -225,7 +227,7 @@ def test_a_table_is_merged_and_compacted_before_it_is_compared() -> None:
     had, many = replace(HAD, pending=5), TableSize(files=1000)
     settings = LakeSettings("lake", merge_after_s=1.0, compact_files=10)
     lake = replace(lake_of(ENDED), tables={ID: had}, settings=settings)
-    background = table_met(Background(), ID, had, {Tier.CHANGELOG: many}, 0.0)
+    background = tables_met(Background(), {ID: had}, {(ID, Tier.CHANGELOG): many}, 0.0)
     done: list[Due] = []
     for now in (100.0, 200.0, 300.0, 400.0):
         background, work = next_work(background, lake, 5, "position", now)
@@ -242,7 +244,7 @@ def test_a_table_is_merged_and_compacted_before_it_is_compared() -> None:
 def test_many_rows_are_compared_before_few_are_merged(rows: int, first: Due) -> None:
     had = replace(HAD, pending=5)
     lake = replace(lake_of(ENDED), tables={ID: had}, settings=LakeSettings("lake", merge_after_s=1.0))
-    background = table_met(Background(), ID, had, {}, 0.0)
+    background = tables_met(Background(), {ID: had}, {}, 0.0)
     background = replace(background, verified=background.verified.with_rows(ID, rows, 90.0))
     background, work = next_work(background, lake, 5, "position", 100.0)
     assert work is not None and work.due == first
@@ -253,14 +255,14 @@ def test_many_rows_are_compared_before_few_are_merged(rows: int, first: Due) -> 
 
 def test_a_comparison_that_is_alone_does_not_wait_for_its_turn() -> None:
     background = replace(
-        table_met(Background(compared=True), ID, HAD, {}, 0.0), due={ComparisonDue(ID): 90.0}
+        tables_met(Background(compared=True), {ID: HAD}, {}, 0.0), due={ComparisonDue(ID): 90.0}
     )
     _, work = next_work(background, lake_of(ENDED), 5, "position", 100.0)
     assert isinstance(work, VerifyRows)
 
 
 def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
-    background = table_met(Background(), ID, HAD, {}, 0.0)
+    background = tables_met(Background(), {ID: HAD}, {}, 0.0)
     assert background_due_at(background, lake_of(ENDED, incomplete=True)) is None
     _, work = next_work(background.rebuilt(ID, 3.0), lake_of(ENDED), 5, "position", 9.0)
     assert isinstance(work, CompleteMirror), "readers don't see it yet"
@@ -272,21 +274,21 @@ def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
 def test_a_table_that_has_stopped_is_not_compared() -> None:
     stopped = LakeTableState(ORDERS, generation=0, stopped=DeliveryStop("so", 3))
     lake = replace(lake_of(ENDED), tables={ID: stopped})
-    _, work = next_work(table_met(Background(), ID, stopped, {}, 0.0), lake, 5, "position", 9.0)
+    _, work = next_work(tables_met(Background(), {ID: stopped}, {}, 0.0), lake, 5, "position", 9.0)
     assert isinstance(work, VerifyRows)
     assert work.stopped
 
 
 def test_files_that_a_start_finds_are_compared_at_once() -> None:
     found = LakeTableState(ORDERS, generation=0, uncompared=True)
-    background = table_met(Background(), ID, found, {}, 0.0)
+    background = tables_met(Background(), {ID: found}, {}, 0.0)
     assert background_due_at(background, lake_of(RUN)) == -math.inf
 
 
 def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
     settings = LakeSettings("lake", keep_changelog_hours=1)
     lake = LakeTables(settings, {ID: HAD}, {ID: Ready(0)}, (RUN,))
-    background = table_met(Background(), ID, HAD, {Tier.CHANGELOG: TableSize(1)}, 0.0)
+    background = tables_met(Background(), {ID: HAD}, {(ID, Tier.CHANGELOG): TableSize(1)}, 0.0)
     _, work = next_work(background, lake, 5, "position", 3_600.0)
     assert isinstance(work, MaintainTable)
     assert work.trim == Trim(0, 1, RUN.since)
