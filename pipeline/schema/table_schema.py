@@ -103,8 +103,9 @@ class TableSchema:
         return tuple(self.columns[i].name for i in self.key)
 
 
-# Schemas are few, each segment and file needs their version, and a digest takes 0.1 ms.
-@lru_cache(maxsize=4096)
+# Each segment needs the versions of all captured tables, and a digest takes 0.03 ms. In a cache of fewer than there are
+# tables, none of them would ever be found.
+@lru_cache(maxsize=65_536)
 def _version(schema: TableSchema) -> str:
     return hashlib.sha256(json.dumps(to_json(schema), sort_keys=True).encode()).hexdigest()[:16]
 
@@ -124,7 +125,7 @@ def to_json(schema: TableSchema) -> dict[str, object]:
         "columns": [
             {
                 "name": c.name,
-                "type": {"kind": c.type.wire, **asdict(c.type)},
+                "type": _type_to_json(c.type),
                 "nullable": c.nullable,
                 **({} if c.form is None else {"form": c.form.value}),
             }
@@ -132,6 +133,13 @@ def to_json(schema: TableSchema) -> dict[str, object]:
         ],
         "key": list(schema.key),
     }
+
+
+# Most tables have the same few types.
+@lru_cache(maxsize=1024)
+def _type_to_json(of: ColumnType) -> dict[str, object]:
+    """Returns a type as plain JSON values, which no caller may change."""
+    return {"kind": of.wire, **asdict(of)}
 
 
 def from_json(value: dict[str, object]) -> TableSchema:

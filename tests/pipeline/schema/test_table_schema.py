@@ -74,6 +74,14 @@ def test_the_same_columns_of_another_table_are_another_version(schema: TableSche
     assert (replace(schema, table=other).version == schema.version) == (other == schema.table)
 
 
+def test_the_versions_of_ten_thousand_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each segment needs them all."""
+    tables = [replace(LINES, table=TableId("many", f"t{number}")) for number in range(10_000)]
+    versions = [table.version for table in tables]
+    monkeypatch.setattr(schemas, "to_json", None)
+    assert [table.version for table in tables] == versions
+
+
 def test_a_version_is_the_same_on_any_machine_and_in_any_run() -> None:
     assert LINES.version == "120b8e47b8689979"
 
