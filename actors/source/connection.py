@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -193,8 +194,13 @@ class Source:
         """The present schemas of those of these tables that exist, that the user may see, and that can be captured."""
         return (await self.descriptions(tables)).described
 
-    async def descriptions(self, tables: Sequence[TableId]) -> Descriptions:
-        """What the server says of those of these tables that exist and that the user may see."""
+    async def descriptions(
+        self, tables: Sequence[TableId], before: Descriptions | None = None
+    ) -> Descriptions:
+        """What the server says of those of these tables that exist and that the user may see.
+
+        `before`: an earlier answer, which is returned if the server says the same.
+        """
         if not tables:
             return Descriptions({}, {})
         wanted, rows = frozenset(tables), list[information_schema.ColumnRow]()
@@ -202,12 +208,14 @@ class Source:
             some = tables[first : first + information_schema.MOST_DESCRIBED]
             told = await self.ask(information_schema.describe(some))
             rows += (row for row in told if (row[0], row[1]) in wanted)
+        if before is not None and before.rows and rows == before.rows:
+            return before
         listed = {
             table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
         }
         found = information_schema.describe_tables(rows, listed)
         if all(each.traits.engine != MERGEABLE for each in found.described.values()):
-            return found
+            return found if listed else replace(found, rows=rows)
         return information_schema.with_merge_tables(
             found, await self.merge_tables(), folds=await self.folds_names()
         )

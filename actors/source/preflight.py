@@ -177,7 +177,7 @@ async def _known_schemas(
     while True:
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
-        again = await source.descriptions(tables)
+        again = await source.descriptions(tables, told)
         if again == told:
             return KnownSchemas(_schemas(again), later, folds, system_is_utc, again.refused, _traits(again))
         told = again
@@ -204,7 +204,7 @@ async def query_tables(
                 await source.descriptions(ordered),
             )
             # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
-            told = await source.descriptions(ordered)
+            told = await source.descriptions(ordered, first)
             if told == first:
                 keys = await source.cascading() if cascades else ()
                 end, _ = await source.end_of_log()

@@ -48,7 +48,7 @@ async def collect_facts(
     for begin in range(0, len(tables), TABLES_ASKED_AT_ONCE):
         denied |= await _refused_tables(source, tables[begin : begin + TABLES_ASKED_AT_ONCE])
     await source.ask(Statement(_WAIT_AS_BEFORE))
-    keys = await source.cascading()
+    keys, looked_at = await source.cascading(), frozenset(tables)
     [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
     return ServerFacts(
         version=source.version_text,
@@ -57,8 +57,8 @@ async def collect_facts(
         log_filters=tuple(text for text in log_status[0][2:4] if text) if log_status else (),
         user=user,
         denied=denied,
-        cascading=tuple(key for key in keys if key.child in tables),
-        tables=frozenset(tables),
+        cascading=tuple(key for key in keys if key.child in looked_at),
+        tables=looked_at,
         doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
     )
 

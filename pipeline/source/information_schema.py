@@ -143,10 +143,14 @@ class TableDescription:
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """What the server says of tables, and why some can't be captured as it describes them."""
+    """What the server says of tables, and why some can't be captured as it describes them.
+
+    `rows`: those that it was made of, if it follows from them alone. The same rows needn't be parsed again.
+    """
 
     described: Mapping[TableId, TableDescription]
     refused: Mapping[TableId, str]
+    rows: Sequence[ColumnRow] = field(default=(), compare=False, repr=False)
 
 
 class Undescribed(ValueError):
@@ -415,16 +419,16 @@ def _key_columns(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_P
     return marked, indexes
 
 
-def _traits(rows: Iterable[ColumnRow]) -> Traits:
+def _traits(rows: Sequence[ColumnRow]) -> Traits:
     columns: dict[str, TextColumn | None] = {}
-    traits = Traits("")
+    generated = False
     for row in rows:
-        _, _, name, _, charset, _, _, extra, characters, octets, engine, collation, *_ = row
+        name, charset, extra, characters, octets = row[2], row[4], row[7], row[8], row[9]
         room = None if characters is None else TextColumn(characters, octets or 0, charset or "binary")
         columns[name] = room
-        generated = traits.generated or any(words in extra for words in _GENERATED)
-        traits = Traits((engine or "").casefold(), generated, (collation or "").partition("_")[0], columns)
-    return traits
+        generated = generated or any(words in extra for words in _GENERATED)
+    engine, collation = rows[-1][10:12]
+    return Traits((engine or "").casefold(), generated, (collation or "").partition("_")[0], columns)
 
 
 def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[str]:

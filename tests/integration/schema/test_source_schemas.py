@@ -147,6 +147,27 @@ async def test_many_tables_are_described_by_several_statements(
     assert list(together) == names
 
 
+async def test_an_earlier_answer_is_returned_only_if_the_server_says_the_same(
+    mysql: MysqlServer, database: str
+) -> None:
+    plain, ambiguous = TableId(database, "plain"), TableId(database, "ambiguous")
+    mysql.sql(
+        f"CREATE TABLE {plain} (id INT PRIMARY KEY, e ENUM('x'))",
+        f"CREATE TABLE {ambiguous} (a INT NOT NULL, b INT NOT NULL, UNIQUE z (b, a), UNIQUE y (a, b))",
+    )
+    async with connected(mysql, database) as source:
+        first = await source.descriptions([plain])
+        assert await source.descriptions([plain], first) is first
+        both = await source.descriptions([ambiguous, plain])
+        assert await source.descriptions([ambiguous, plain], first) == both != first
+        # SHOW KEYS decides on this one's key, so its rows alone don't.
+        assert await source.descriptions([ambiguous, plain], both) is not both
+        mysql.sql(f"ALTER TABLE {plain} MODIFY e ENUM('x', 'y')")
+        assert await source.descriptions([plain], first) != first
+        mysql.sql(f"DROP TABLE {plain}")
+        assert await source.descriptions([plain], first) == information_schema.Descriptions({}, {})
+
+
 async def test_the_estimate_is_near(mysql: MysqlServer, database: str) -> None:
     values = ", ".join(f"({i})" for i in range(1000))
     mysql.sql(
