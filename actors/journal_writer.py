@@ -36,9 +36,10 @@ from pipeline.journal.applied.progress import JournalProgress
 from pipeline.journal.entry import Entry
 from pipeline.journal.state import ApplyRetention, Busy, FlushEarly, Publish, Seal, ThreadIdle
 from pipeline.messages import topology
-from pipeline.messages.inboxes import ToJournalWriter, ToWatermarkCoordinator
+from pipeline.messages.inboxes import ToJournalWriter
 from pipeline.messages.journal import (
     CheckpointSealed,
+    ChunksFlushed,
     Full,
     HasSpace,
     JournalFull,
@@ -55,7 +56,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class JournalWriterPorts:
-    """The receivers of the news of a sealed segment, and of the journal's room.
+    """The receivers of the news of a sealed segment, of the journal's room, and of chunks that are written.
 
     `applied` tells those who wait for transactions.
     """
@@ -63,7 +64,8 @@ class JournalWriterPorts:
     answers: Sender[SignalAnswer]
     checkpoints: Sender[CheckpointSealed]
     sinks: tuple[Sender[SegmentSealed], ...]
-    coordinator: Sender[ToWatermarkCoordinator]
+    room: Sender[JournalFull | JournalHasSpace]
+    chunks: Sender[ChunksFlushed]
     applied: Callable[[JournalProgress], None]
 
 
@@ -187,6 +189,8 @@ class JournalWriter(Actor[ToJournalWriter]):
                 self._at_work = AtWork(task, self._now())
             case journal_writer.ReportSpace(room):
                 await self._send_room(room)
+            case journal_writer.ReportChunks(scn):
+                await self.send(self._ports.chunks, ChunksFlushed(scn))
             case journal_writer.ReportSealed():
                 await self._report_sealed(order)
             case journal_writer.GiveUp(reason):
@@ -206,10 +210,10 @@ class JournalWriter(Actor[ToJournalWriter]):
         match room:
             case Full(reason):
                 log.warning("capture waits for room in the journal", reason=reason)
-                await self.send(self._ports.coordinator, JournalFull(reason))
+                await self.send(self._ports.room, JournalFull(reason))
             case HasSpace():
                 log.info("the journal has room again", waited_s=round(lasted, 1))
-                await self.send(self._ports.coordinator, JournalHasSpace())
+                await self.send(self._ports.room, JournalHasSpace())
             case _:
                 assert_never(room)
 

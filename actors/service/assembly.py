@@ -58,7 +58,13 @@ from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.consumer_names import KAFKA_CONSUMER, LAKE_CONSUMER
 from pipeline.lake.consumer_progress import LakeConsumerProgress
-from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
+from pipeline.messages.journal import (
+    CheckpointSealed,
+    ChunksFlushed,
+    DifferencesReported,
+    JournalFull,
+    MirrorDataExpired,
+)
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import CAPTURE, CONTROL, DELIVERY, EDGES, GROUPS, KAFKA, Group, inbox
 from pipeline.messages.topology import ActorName as Name
@@ -169,7 +175,8 @@ class Assembly:
                 self._sender(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
                 self._sender(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 tuple(self._sender(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
-                self._sender(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
+                self._sender(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR, JournalFull),
+                self._sender(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR, ChunksFlushed),
                 self._journal_progressed,
             ),
             _journal_rules(settings, self._store),

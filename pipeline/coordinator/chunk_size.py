@@ -26,7 +26,8 @@ class ChunkLimits:
 
     A table's first chunk has `chunk_rows`. Its others should take `chunk_us` µs each and no more than `chunk_bytes`.
     `most_rows`: no chunk has more, whatever else asks for more; 0 is no bound. `connections`: how many read them.
-    `ranges`: how many a table has at most. `memory`: bytes of rows.
+    `ranges`: how many a table has at most. `memory`: bytes of rows. `unwritten`: once the journal has so many bytes to
+    write, the next rows wait in their windows.
     """
 
     chunk_rows: int
@@ -35,6 +36,7 @@ class ChunkLimits:
     chunk_us: int = 500_000
     chunk_bytes: int = 32 << 20
     memory: int = 256 << 20
+    unwritten: int = 4 << 20
     most_rows: int = 0
 
     @classmethod

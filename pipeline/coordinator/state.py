@@ -265,6 +265,14 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
+class UnwrittenChunks:
+    """Rows of chunks, as far as the journal hasn't reported them: their bytes, and the last one's SCN."""
+
+    bytes: int = 0
+    scn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Everything that the coordinator knows.
 
@@ -276,11 +284,12 @@ class State:
     ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
     `chunk_sizes`: by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream
     is for a consistent snapshot. `scan`: how far the scan of a table without a key is. `source`: whether it has room
-    for chunks. `room`: whether the journal has room. `markers`: the ids of marker rows that have passed, while a
-    watermark may still be among them. `chunks`: how many chunks were ordered since the start. `unread`: the rows to
-    read again that aren't ordered yet, the oldest first. `reselecting`: the rows that are ordered by their keys and
-    haven't come. `repair`: the batch that is under way (`pipeline.coordinator.verification.repair`). `has_lake`:
-    whether the pipeline has a lake. `protection`: the columns whose values may not be in the checkpoint.
+    for chunks. `room`: whether the journal has room. `unwritten`: the chunks' rows that wait there. `markers`: the
+    ids of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were
+    ordered since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first.
+    `reselecting`: the rows that are ordered by their keys and haven't come. `repair`: the batch that is under way
+    (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
+    whose values may not be in the checkpoint.
     """
 
     limits: ChunkLimits
@@ -298,6 +307,7 @@ class State:
     scan: Scan = NoScan()
     source: SourceLoad = SourceHasCapacity()
     room: Room = field(default_factory=HasSpace)
+    unwritten: UnwrittenChunks = field(default_factory=UnwrittenChunks)
     markers: frozenset[str] = frozenset()
     chunks: int = 0
     unread: dict[TableId, tuple[UnknownRows, ...]] = field(default_factory=dict)

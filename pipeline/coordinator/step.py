@@ -14,6 +14,7 @@ the stream. `pipeline.coordinator.window` defines the stream and its slices, and
 4. The chunk comes with its watermarks L and H (`ChunkRead`), and `window.take_chunk` puts it into its window.
 5. Once the stream has passed H, `close_windows` emits the untouched rows. It moves the range's progress (`done`, the
    key up to which its rows are in the stream). After the last chunk of the last range the table is complete.
+   A window closes later if the journal still writes the rows of the one before (`ChunksFlushed`).
 
 **What a message does.** Unless it is a part of a transaction (below), the stream is between two transactions after it:
 
@@ -88,6 +89,7 @@ from pipeline.coordinator.state import (
     SourceAtLimit,
     SourceHasCapacity,
     State,
+    UnwrittenChunks,
     WindowMode,
     end_table,
     range_of,
@@ -103,6 +105,7 @@ from pipeline.coordinator.window import Reconciling, Window
 from pipeline.errors import InvariantBroken
 from pipeline.messages import binlog, changes, chunks, journal, signals
 from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.message_size import of_part
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -274,10 +277,25 @@ def _handle(
             return replace(state, source=SourceAtLimit(reason)), (), ()
         case chunks.SourceRecovered():
             return replace(state, source=SourceHasCapacity()), (), ()
+        case journal.JournalFull() | journal.JournalHasSpace() | journal.ChunksFlushed():
+            return _with_journal(state, message), (), ()
+        case _:
+            assert_never(message)
+
+
+def _with_journal(
+    state: State, message: journal.JournalFull | journal.JournalHasSpace | journal.ChunksFlushed
+) -> State:
+    """Returns the state with what the journal reports of its room and its writing."""
+    match message:
         case journal.JournalFull(reason):
-            return replace(state, room=journal.Full(reason)), (), ()
+            return replace(state, room=journal.Full(reason))
         case journal.JournalHasSpace():
-            return replace(state, room=journal.HasSpace()), (), ()
+            return replace(state, room=journal.HasSpace())
+        case journal.ChunksFlushed(scn) if scn >= state.unwritten.scn:
+            return replace(state, unwritten=UnwrittenChunks())
+        case journal.ChunksFlushed():  # a later chunk isn't written yet
+            return state
         case _:
             assert_never(message)
 
@@ -290,6 +308,9 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
 
     A window of a range (`range_of`) stays open while an earlier one of the same range does. What closes may end a
     snapshot or a repair of its table, which drops the table's windows. Those don't close any more.
+
+    A segment can't be sealed before the rows in it are written. So while the journal writes a chunk, the next one stays
+    in its window, and changes go before it.
     """
     parts: list[journal.ChunkPart] = []
     still_open: list[Window] = []
@@ -298,15 +319,19 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
         if not _is_open(state, window):
             continue
         free = range_of(window) not in held
+        free = free and state.unwritten.bytes < state.limits.unwritten
         if free and isinstance(window, Reconciling) and windows.can_close(window, state.passed):
             state, part = _emit(state, window)
-            parts.append(part)
+            if len(part.rows) or part.gone:
+                parts.append(part)
+                unwritten = state.unwritten.bytes + of_part(part)
+                state = replace(state, unwritten=UnwrittenChunks(unwritten, part.scn))
         else:
             held.add(range_of(window))
             still_open.append(window)
     windows_left = tuple(window for window in still_open if _is_open(state, window))
     state = _forget_markers(_complete_empty_tables(replace(state, windows=windows_left)))
-    return state, tuple(part for part in parts if len(part.rows) or part.gone)
+    return state, tuple(parts)
 
 
 def _is_open(state: State, window: Window) -> bool:

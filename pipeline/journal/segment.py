@@ -174,6 +174,17 @@ def split_early_parts(waiting: Unsealed) -> tuple[Unsealed, list[ChangePart | Ch
     return replace(waiting, appends=appends, unwritten=unwritten), parts
 
 
+def holds_up_changes(waiting: Unsealed) -> bool:
+    """Returns whether rows of chunks wait that are to be written ahead."""
+    return any(
+        isinstance(part, ChunkPart)
+        and not _is_written(part)
+        and waiting.unwritten.get(_whose(part), 0) >= AHEAD
+        for append in waiting.appends
+        for part in append.parts
+    )
+
+
 def is_full(waiting: Unsealed | None, unfinished: OpenTransactionRows, settings: JournalSettings) -> bool:
     """Whether there are as many rows as a segment may have."""
     size = unfinished.bytes + (waiting.bytes if waiting else 0)

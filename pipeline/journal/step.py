@@ -137,7 +137,14 @@ class GiveUp:
     reason: str
 
 
-Order = Work | ReportSpace | ReportSealed | GiveUp
+@dataclass(frozen=True, slots=True)
+class ReportChunks:
+    """Tell the coordinator that no change waits for the rows of the chunks through this SCN."""
+
+    scn: int
+
+
+Order = Work | ReportSpace | ReportSealed | ReportChunks | GiveUp
 _Next = tuple[State, tuple[Order, ...]]
 
 
@@ -152,7 +159,8 @@ def step(state: State, fact: Fact, now: float) -> _Next:
     if any(isinstance(order, GiveUp) for order in orders):
         return state, orders
     state, work = _begin_next_work(state, now)
-    return state, (*orders, *work)
+    state, report = _report_chunks(state)
+    return state, (*orders, *work, *report)
 
 
 def takes_messages(state: State) -> bool:
@@ -212,7 +220,34 @@ def _append(state: State, append: Append, now: float) -> State:
     """With an append, and the rows that came for it before."""
     whole = segments.end_transaction(state.unfinished, turn_chunks_into_changes(append, state.rules))
     waiting = segments.add_append(state.waiting, whole, state.checkpoint, now)
-    return replace(state, waiting=waiting, unfinished=OpenTransactionRows())
+    scn = max((part.scn for part in append.parts if isinstance(part, ChunkPart)), default=state.chunk_scn)
+    return replace(state, waiting=waiting, unfinished=OpenTransactionRows(), chunk_scn=scn)
+
+
+def _report_chunks(state: State) -> _Next:
+    """Reports the chunks that came, once no change has to wait for the writing of their rows."""
+    waits = state.waiting is not None and segments.holds_up_changes(state.waiting)
+    if state.chunk_scn is None or waits or _writes_chunks(state.thread):
+        return state, ()
+    return replace(state, chunk_scn=None), (ReportChunks(state.chunk_scn),)
+
+
+def _writes_chunks(thread: Thread) -> bool:
+    match thread:
+        case Busy(work) | AwaitingSpace(work, _) | FreeingSpace(work, _):
+            match work:
+                case FlushEarly(parts=parts):
+                    return any(isinstance(part, ChunkPart) for part in parts)
+                case Seal(waiting=waiting):
+                    return segments.holds_up_changes(waiting)
+                case Publish() | ApplyRetention():
+                    return False
+                case _:
+                    assert_never(work)
+        case ThreadIdle():
+            return False
+        case _:
+            assert_never(thread)
 
 
 def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:

@@ -49,7 +49,9 @@ _OfChunks = (
 )
 _OfScans = chunks.ScanOpened | chunks.ScanRead | chunks.ScanFailed
 _OfTheSource = chunks.SourceOverloaded | chunks.SourceRecovered | chunks.TransactionsOpened
-_OfTheJournal = journal.MirrorDataExpired | journal.JournalFull | journal.JournalHasSpace
+_OfTheJournal = (
+    journal.MirrorDataExpired | journal.JournalFull | journal.JournalHasSpace | journal.ChunksFlushed
+)
 _OfTheLake = journal.DifferencesReported
 ToWatermarkCoordinator = (
     _OfTheLog

@@ -114,6 +114,13 @@ class DifferencesReported:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunksFlushed:
+    """No change waits in the journal for the rows of the chunks through this SCN: they are written, or few."""
+
+    scn: int
+
+
+@dataclass(frozen=True, slots=True)
 class JournalFull:
     """The journal has no space, for this reason. Nothing may be read until JournalHasSpace."""
 

@@ -38,6 +38,7 @@ MESSAGE_NAMES: Final[Mapping[type, str]] = {
     binlog.TransactionPartRead: "TransactionPartRead",
     changes.TransactionPartVerified: "TransactionPartVerified",
     journal.CheckpointSealed: "CheckpointSealed",
+    journal.ChunksFlushed: "ChunksFlushed",
     chunks.CloseScan: "CloseScan",
     chunks.CloseTransactions: "CloseTransactions",
     journal.MirrorDataExpired: "MirrorsLacked",

@@ -180,6 +180,14 @@ EDGES = (
     ),
     Edge(
         ActorName.JOURNAL_WRITER,
+        ActorName.WATERMARK_COORDINATOR,
+        (journal.ChunksFlushed,),
+        1,
+        WhenFull.NEWEST,
+        "a later SCN includes the earlier ones",
+    ),
+    Edge(
+        ActorName.JOURNAL_WRITER,
         ActorName.SIGNAL_LISTENER,
         get_args(signals.SignalAnswer),
         2 * MOST_SIGNALS,

@@ -25,8 +25,9 @@ class House:
         self.sink: Mailbox[Any] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
         self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
+        self.chunks: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.applied: list[JournalProgress] = []
-        room, answers, checkpoints, to_sink, _ = (
+        room, chunks, answers, checkpoints, to_sink, _ = (
             edge for edge in EDGES if edge.sender is ActorName.JOURNAL_WRITER
         )
         ports = JournalWriterPorts(
@@ -34,6 +35,7 @@ class House:
             Sender(checkpoints, self.listener),
             (Sender(to_sink, self.sink),),
             Sender(room, self.coordinator),
+            Sender(chunks, self.chunks),
             self.applied.append,
         )
         self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), ports)

@@ -271,6 +271,7 @@ async def test_a_large_chunk_is_written_while_its_segment_fills_and_seen_when_th
         await house.put(append(number, chunk=True))
         await until(partial(has_unnamed, store, 2 * number), "a file of the chunk, and one of the changes")
         await until(partial(rests, house), "the thread has ended")
+        assert await house.chunks.get() == journal_messages.ChunksFlushed(0)
     assert house.sink.depth == 0
     await house.stop()
     (entry,) = store.entries(0, store.last_segment())

@@ -27,7 +27,7 @@ from pipeline.messages import chunks
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append, JournalFull, JournalHasSpace, MirrorDataExpired
+from pipeline.messages.journal import Append, ChunksFlushed, JournalFull, JournalHasSpace, MirrorDataExpired
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableSchema
@@ -109,6 +109,8 @@ class Trace:
             limits = replace(limits, chunk_bytes=2 * ROW, memory=round(float(settings["memory"]) * ROW))
         if "chunk_bytes" in settings:
             limits = replace(limits, chunk_bytes=int(settings["chunk_bytes"]))
+        if "unwritten" in settings:
+            limits = replace(limits, unwritten=int(settings["unwritten"]))
         windows = settings.get("windows", "4")
         mode = Pausing() if windows == "pausing" else Overlapping(int(windows))
         state, orders = coordinator.start(
@@ -408,6 +410,7 @@ _MESSAGES: dict[str, Any] = {
     r"reading paused": lambda _: ReadingPaused(),
     r"journal full": lambda _: JournalFull("the disk is full"),
     r"journal has space": lambda _: JournalHasSpace(),
+    r"chunks flushed through SCN (?P<scn>\d+)": lambda _, scn: ChunksFlushed(int(scn)),
     r"source overloaded: (?P<why>.+)": lambda _, why: chunks.SourceOverloaded(why),
     r"source recovered": lambda _: chunks.SourceRecovered(),
     rf"scan (?P<number>\d+) opened(?: of (?P<name>{_NAME}))?(?:, low (?P<low>\S+?))?{_HIGH}": _opened,

@@ -31,7 +31,14 @@ from pipeline.messages.chunks import (
     SourceRecovered,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append, AppendRows, JournalFull, JournalHasSpace
+from pipeline.messages.journal import (
+    Append,
+    AppendRows,
+    ChunkPart,
+    ChunksFlushed,
+    JournalFull,
+    JournalHasSpace,
+)
 from pipeline.messages.signals import SignalAccepted, SignalReceived
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
@@ -95,6 +102,7 @@ class Simulation:
     reader: Reader
     selector: Selector
     unfinished: OpenTransactionRows
+    unwritten: int | None
     strained: bool
     full: bool
     question: frozenset[TableId]
@@ -102,6 +110,7 @@ class Simulation:
 
     def __init__(self, seed: int, world: World) -> None:
         self.random, self.timing = Random(seed), Random(f"timing {seed}")
+        self.writing = Random(f"writing {seed}")
         self.world = world
         self.story = Story()
         self.reached: Counter[str] = Counter()
@@ -224,6 +233,9 @@ class Simulation:
             self._select()
 
     def _select(self) -> None:
+        if self.unwritten is not None and self.writing.random() < 0.5:
+            scn, self.unwritten = self.unwritten, None
+            self.give(ChunksFlushed(scn))
         try:
             if answer := self.selector.go_on():
                 self.give(answer)
@@ -363,6 +375,7 @@ class Simulation:
         self.reader = Reader(self.server, checkpoint.position, self.world, self.random)
         self.selector = Selector(self.server, self.replica, self.world, self.random, self.story, self.reached)
         self.unfinished = OpenTransactionRows()
+        self.unwritten = None
         self.asking = None
         self.question = frozenset()
         self.strained = self.full = False
@@ -424,6 +437,8 @@ class Simulation:
     def _append(self, append: Append) -> None:
         for part in append.parts:
             self.story.tell(part)
+            if isinstance(part, ChunkPart):
+                self.unwritten = part.scn
         if append.alterations:
             self.seal()  # which begin a segment
         self.judge.take(append)

@@ -162,6 +162,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
             ranges=random.choice((1, 2, 4, 8)),
             chunk_bytes=random.choice((60, 32 << 20, 32 << 20)),
             memory=random.choice((1, 100, 1 << 20, 1 << 20)),
+            unwritten=(1, 100, 4 << 20)[seed % 3],
         ),
         sizes=random.choice(((1,), (1, 1, 2, 3), (1, 1, 2, 3), (4, 8))),
         alterations=random.choice((harmless, drastic)),

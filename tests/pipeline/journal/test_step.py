@@ -13,7 +13,7 @@ from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import File, FileKind
 from pipeline.journal.segment import EarlyFile
 from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal
-from pipeline.messages.journal import Append, AppendRows, Full, HasSpace
+from pipeline.messages.journal import Append, AppendRows, ChunkPart, Full, HasSpace
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.signals.outcomes import Outcome, SignalState
@@ -130,6 +130,51 @@ def test_large_pieces_are_written_while_a_segment_fills(monkeypatch: pytest.Monk
     assert isinstance(seal, Seal)
     assert seal.ahead == (file,)
     assert story.state.ahead == ()
+
+
+def test_chunks_are_reported_once_no_change_waits_for_the_writing_of_their_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scn = 11
+    changes, rows = append(1, chunk=True).parts
+    assert isinstance(rows, ChunkPart)
+    chunk = replace(append(1), parts=(changes, replace(rows, scn=scn)))
+    few = Story()
+    assert few.after(append(2)) == ()
+    assert few.after(chunk) == (step.ReportChunks(scn),)
+    assert few.after(append(3)) == ()  # once
+    monkeypatch.setattr(journal, "AHEAD", 1)
+    story = Story()
+    (write,) = story.after(chunk)
+    assert isinstance(write, FlushEarly)
+    # Neither changes that wait meanwhile nor the next write hold the report back.
+    assert story.after(append(2)) == ()
+    other, report = story.after(step.FlushedEarly(()))
+    assert isinstance(other, FlushEarly)
+    assert report == step.ReportChunks(scn)
+    # A chunk waits while something else is written, and is one of the parts then.
+    assert story.after(chunk) == ()
+    (write,) = story.after(step.FlushedEarly(()))
+    assert isinstance(write, FlushEarly)
+    assert story.after(step.SpaceLacked(LACKED, write)) == (
+        step.ReportSpace(Full(LACKED)),
+        ApplyRetention(reserve=False),
+    )
+    assert story.after(replace(KEPT, removed=1)) == (ApplyRetention(reserve=False),)
+    assert story.after(replace(KEPT, reserved=False)) == (write,)
+    assert story.after(step.FlushedEarly(())) == (step.ReportChunks(scn),)
+
+
+def test_chunks_are_reported_once_a_segment_is_sealed_with_their_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journal, "AHEAD", 1)
+    story = Story(SMALL)
+    chunk = append(1, chunk=True)
+    (seal,) = story.after(chunk)
+    assert isinstance(seal, Seal)
+    _, others = told(story.after(published(seal)))
+    assert others == (step.ReportChunks(0),)
 
 
 def test_rows_of_a_transaction_are_written_once_they_fill_a_segment_and_nothing_whole_waits() -> None:
