@@ -43,7 +43,7 @@ class Sender(Generic[Taken_contra]):
         self.mailbox = mailbox
 
     async def put(self, message: Taken_contra) -> None:
-        """Leave a message by the edge's policy; see Mailbox.put."""
+        """Leaves a message by the edge's policy; see Mailbox.put."""
         await self.mailbox.put(self.edge, message)
 
 
@@ -62,7 +62,7 @@ class Actor(ABC, Generic[Received]):
         self._works: dict[asyncio.Task[Any], Callable[[Any], Awaitable[None]]] = {}
 
     async def run(self) -> None:
-        """Begin, then take what comes until there's nothing more to come."""
+        """Begins, then takes what comes until there's nothing more to come."""
         try:
             await self.begin()
             while not self.ended():
@@ -74,36 +74,36 @@ class Actor(ABC, Generic[Received]):
             await self.release()
 
     async def begin(self) -> None:
-        """Do what comes before the first message."""
+        """Does what comes before the first message."""
 
     def takes(self) -> bool:
-        """Whether another message may come now."""
+        """Returns whether another message may come now."""
         return True
 
     def next_at(self) -> float | None:
-        """When `time_came` is due (s, the loop's clock), None for never."""
+        """Returns when `time_came` is due (s, the loop's clock), None for never."""
         return None
 
     async def time_came(self) -> None:
-        """Do what is due by time alone."""
+        """Does what is due by time alone."""
 
     async def mailbox_closed(self) -> None:
-        """Do what follows from the end of the messages."""
+        """Does what follows from the end of the messages."""
 
     def ended(self) -> bool:
-        """Whether there's nothing more to come."""
+        """Returns whether there's nothing more to come."""
         return self._drained and not self._works
 
     def begin_work(
         self, work: Coroutine[Any, Any, Made], then: Callable[[Made], Awaitable[None]]
     ) -> asyncio.Task[Made]:
-        """Begin a work beside the messages; `then` takes its result in its turn. Its error ends the actor."""
+        """Begins a work beside the messages; `then` takes its result in its turn. Its error ends the actor."""
         task = asyncio.create_task(work)
         self._works[task] = then
         return task
 
     async def _take_next(self) -> None:
-        """Wait for what comes next, and take it: results of works before messages, and time after both."""
+        """Waits for what comes next, and takes it: results of works before messages, and time after both."""
         if self._taking is None and not self._drained:
             self.listen()
         taking = self._taking if self.takes() else None
@@ -119,7 +119,7 @@ class Actor(ABC, Generic[Received]):
             await self.time_came()
 
     async def _first_of(self, awaited: set[asyncio.Task[Any]]) -> None:
-        """Wait for one of them, or until `next_at`."""
+        """Waits for one of them, or until `next_at`."""
         at = self.next_at()
         left = None if at is None else max(0.0, at - asyncio.get_running_loop().time())
         if awaited:
@@ -128,7 +128,7 @@ class Actor(ABC, Generic[Received]):
             await asyncio.sleep(left or 0.0)
 
     async def take(self, message: Received) -> None:
-        """Handle one message, and count and time it."""
+        """Handles one message, and counts and times it."""
         self.beat()
         started = time.monotonic()
         outcome = "failed"
@@ -143,11 +143,11 @@ class Actor(ABC, Generic[Received]):
             self.metrics.handled(self.name, message, time.monotonic() - started, outcome)
 
     def listen(self) -> None:
-        """Begin to wait for a message; in a `run` of its own, until `taken` finds the mailbox closed and empty."""
+        """Begins to wait for a message; in a `run` of its own, until `taken` finds the mailbox closed and empty."""
         self._taking = asyncio.create_task(self.mailbox.get())
 
     async def taken(self, taking: asyncio.Task[Received]) -> None:
-        """Handle the message that this wait brought, with the next wait begun before."""
+        """Handles the message that this wait brought, with the next wait begun before."""
         try:
             message = taking.result()
         except Closed:
@@ -157,28 +157,27 @@ class Actor(ABC, Generic[Received]):
         await self.take(message)
 
     def stop_listening(self) -> None:
-        """Wait no more; a cancelled wait has taken nothing."""
+        """Ends the wait for a message; a cancelled wait has taken nothing."""
         if self._taking is not None:
             self._taking.cancel()
 
     @abstractmethod
     async def handle(self, message: Received) -> None:
-        """Do what the message asks for."""
+        """Does what the message asks for."""
 
     async def release(self) -> None:
-        """Give back connections, threads and files, after a clean end, a failure or a cancellation alike."""
+        """Gives back connections, threads and files, after a clean end, a failure or a cancellation alike."""
 
     def status(self) -> StatusJson:
-        """What `/status` says of this actor, as JSON values."""
+        """Returns what `/status` says of this actor, as JSON values."""
         return {}
 
     def not_ready(self) -> str | None:
-        """Returns why this actor keeps the service from being ready (`/readyz`); None if it doesn't. Lag is no
-        reason."""
+        """Returns why this actor keeps the service from being ready (`/readyz`). Lag is no reason."""
         return None
 
     def waits(self) -> str | None:
-        """What it waits for that may never come, None if for nothing such: a clean stop doesn't wait for that."""
+        """Returns what it waits for that may never come, if for anything: a clean stop doesn't wait for that."""
         return None
 
     async def send(self, outlet: Sender[Sent], message: Sent) -> None:
@@ -193,16 +192,16 @@ class Actor(ABC, Generic[Received]):
             self.beat()
 
     def beat(self) -> None:
-        """Say that work is getting on."""
+        """Says that work is getting on."""
         self._busy_since = time.monotonic()
         self.metrics.progressed(self.name)
 
     def rest(self) -> None:
-        """Say that there's nothing at work now: what comes next is a wait."""
+        """Says that there's nothing at work now: what comes next is a wait."""
         self._busy_since = None
 
     def hung(self) -> str | None:
-        """Why it's taken for hung: it has been at one piece of work for longer than its patience. None if it isn't."""
+        """Returns why it's taken for hung, if it is: at one piece of work for longer than its patience."""
         if self._busy_since is None or time.monotonic() - self._busy_since <= self.patience:
             return None
         return f"it was at one piece of work for more than {self.patience:g} s"
