@@ -110,11 +110,11 @@ class MomentSearch:
             before, _ = await control.end_of_log()
             visible = await control.visible()
             await asyncio.gather(*(source.begin() for source in sources))
-            behind, _ = await control.end_of_log()
+            after, _ = await control.end_of_log()
         finally:
             if locked:
                 await control.ask(Statement("UNLOCK TABLES"))
-        return (before, visible) if behind == before else None
+        return (before, visible) if after == before else None
 
 
 async def _lock(control: Source) -> bool:

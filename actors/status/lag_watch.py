@@ -76,15 +76,15 @@ class LagWatch:
         position = None if reader is None else reader.position
         if position is None or sealed is None:
             return
-        behind = binlog_retention.bytes_behind(
+        lag_bytes = lag = binlog_retention.bytes_behind(
             {} if position.file == end.file else await source.logs(), end, position
         )
-        self._metrics.set(catalogue.LAG_BYTES, behind)
+        self._metrics.set(catalogue.LAG_BYTES, lag_bytes)
         if file_positions.server_of(sealed) is None:
-            behind = (executed - sealed).count()
-            self._metrics.set(catalogue.LAG_TRANSACTIONS, behind)
+            lag = (executed - sealed).count()
+            self._metrics.set(catalogue.LAG_TRANSACTIONS, lag)
         newest = self._metrics.value(catalogue.SOURCE_COMMIT) or self._metrics.value(catalogue.SEALED_COMMIT)
-        purged_at = binlog_retention.purged_at(time.time(), kept, newest or math.nan, behind=behind > 0)
+        purged_at = binlog_retention.purged_at(time.time(), kept, newest or math.nan, behind=lag > 0)
         self._metrics.set(catalogue.PURGE, purged_at)
 
     def _close(self) -> None:
