@@ -133,7 +133,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             self._pool.close()
 
     async def handle(self, message: ToChunkSelector) -> None:
-        """Begin with the order."""
+        """Begins a task that carries the order out, or ends what is open for it."""
         match message:
             case chunks.PlanTable():
                 self._watch.ordered()

@@ -95,7 +95,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     ) -> None:
         super().__init__(mailbox, metrics)
         self._store = store
-        self._desk = WriterThread(store, settings, rules, protection)
+        self._thread = WriterThread(store, settings, rules, protection)
         self._ports = ports
         self._state = journal_writer.start(settings, rules, recovered.last)
         self._at_work: AtWork | None = None
@@ -172,7 +172,8 @@ class JournalWriter(Actor[ToJournalWriter]):
             "no_room": state.room.reason if isinstance(state.room, Full) else None,
             "no_room_since": self._changed_at if isinstance(state.room, Full) else None,
             "consumers": {
-                name: {"segment": told, "behind": segment - told} for name, told in self._store.told.items()
+                name: {"segment": at, "behind": segment - at}
+                for name, at in self._store.reported_segments.items()
             },
         }
 
@@ -185,7 +186,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     async def _perform(self, order: journal_writer.Order) -> None:
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
-                task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._finish_work)
+                task = self.begin_work(asyncio.to_thread(self._thread.do, order), self._finish_work)
                 self._at_work = AtWork(task, self._now())
             case journal_writer.ReportSpace(room):
                 await self._send_room(room)
@@ -273,8 +274,10 @@ class JournalWriter(Actor[ToJournalWriter]):
         self.metrics.set(catalogue.SEALED_SEGMENT, entry.segment)
         if entry.commit_times is not None:
             self.metrics.set(catalogue.SEALED_COMMIT, entry.commit_times.newest / 1e6)
-        told = self._store.told.items()
-        self.metrics.replace(catalogue.CONSUMER_BEHIND, {(name,): entry.segment - at for name, at in told})
+        reported = self._store.reported_segments.items()
+        self.metrics.replace(
+            catalogue.CONSUMER_BEHIND, {(name,): entry.segment - at for name, at in reported}
+        )
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

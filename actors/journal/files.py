@@ -92,7 +92,7 @@ class Files(Protocol):
     def sync(self, folder: str, names: Sequence[str]) -> None:
         """Makes files durable that are written in a folder that isn't kept yet."""
 
-    def keep(self, folder: str, names: frozenset[str]) -> None:
+    def finish_folder(self, folder: str, names: frozenset[str]) -> None:
         """Make a folder durable whose files are written; those that aren't named are removed."""
 
     def remove(self, name: str) -> None:
@@ -164,7 +164,7 @@ class LocalFiles:
             return []
 
     def make_durable(self, folder: str) -> None:
-        """A name can be seen before it's durable."""
+        """Syncs the folder, if it's there: a name in it can be seen before it's durable."""
         if (self.directory / folder).exists():
             sync(self.directory / folder)
 
@@ -191,7 +191,7 @@ class LocalFiles:
                 path.unlink(missing_ok=True)
             raise
 
-    def keep(self, folder: str, names: frozenset[str]) -> None:
+    def finish_folder(self, folder: str, names: frozenset[str]) -> None:
         """Give the directory its name, if it hasn't got it already."""
         temporary, path = self._temporary(folder), self.directory / folder
         if path.exists():
@@ -223,7 +223,7 @@ class LocalFiles:
             return {entry.name: _size(entry.path) for entry in entries if entry.is_dir()}
 
     def reserve(self) -> bool:
-        """Keep a file of nothing."""
+        """Makes a file that takes room and holds nothing. Returns whether there was room for it."""
         path = self.directory / _RESERVE
         try:
             with path.open("ab") as file:
@@ -236,7 +236,7 @@ class LocalFiles:
         return True
 
     def release(self) -> None:
-        """Remove it."""
+        """Removes the file that takes room."""
         (self.directory / _RESERVE).unlink(missing_ok=True)
 
     def _temporary(self, folder: str) -> Path:
@@ -294,7 +294,7 @@ class RemoteFiles:
     def sync(self, folder: str, names: Sequence[str]) -> None:
         """Does nothing: an object is durable when it's complete."""
 
-    def keep(self, folder: str, names: frozenset[str]) -> None:
+    def finish_folder(self, folder: str, names: frozenset[str]) -> None:
         """All are durable already."""
         for there in self.listed(folder):
             if there not in names:

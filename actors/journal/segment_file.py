@@ -75,7 +75,7 @@ class _Digesting(io.RawIOBase):
         self._bytes = 0
 
     def writable(self) -> bool:
-        """So it is."""
+        """Returns True, which is how Arrow asks whether it may write."""
         return True
 
     def tell(self) -> int:

@@ -94,7 +94,7 @@ class ServedFiles:
         """Nothing can be written."""
         self.refuse(folder, names)
 
-    def keep(self, folder: str, names: frozenset[str]) -> None:
+    def finish_folder(self, folder: str, names: frozenset[str]) -> None:
         """Nothing can be kept."""
         self.refuse(folder, names)
 

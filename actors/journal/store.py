@@ -188,7 +188,7 @@ class JournalStore(JournalReader):
         versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(JSON_SUFFIX))
         self._named = {version.removesuffix(JSON_SUFFIX): own.last for version in versions}
         # The segment that each consumer reported, as of the last read.
-        self.told: dict[str, int] = {}
+        self.reported_segments: dict[str, int] = {}
         # The entries that were published last, by the names of their segments.
         self._recent: dict[str, Entry] = {}
 
@@ -269,7 +269,9 @@ class JournalStore(JournalReader):
         if segment != own.last + 1:
             raise InvariantBroken(f"segment {segment} was to be sealed, and the last one is {own.last}")
         with journal_errors(self.files.shown):
-            self.files.keep(f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files))
+            self.files.finish_folder(
+                f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files)
+            )
             self._put_schemas(
                 [entry.schemas[version] for version in entry.schemas.keys() - self._named.keys()]
             )
@@ -324,8 +326,8 @@ class JournalStore(JournalReader):
         return self.consumers.behind(self._oldest)
 
     def _consumers_at(self) -> list[int]:
-        self.told = {name: consumer.segment for name, consumer in self.consumers.all().items()}
-        return list(self.told.values())
+        self.reported_segments = {name: consumer.segment for name, consumer in self.consumers.all().items()}
+        return list(self.reported_segments.values())
 
     def _retained(self, segment: int) -> RetainedSegment:
         entry = self.entry(segment)

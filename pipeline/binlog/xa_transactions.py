@@ -30,7 +30,7 @@ class PreparedTransactions:
         self._waiting: dict[str, Prepared] = {}
 
     def note(self, prepared: XaPrepared) -> None:
-        """One has been prepared."""
+        """Notes a transaction that has been prepared. None of its rows wait, unless `hold` gets them next."""
         self._noted[prepared.xid] = prepared
         self._waiting.pop(prepared.xid, None)
 

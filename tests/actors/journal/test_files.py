@@ -43,7 +43,7 @@ def test_a_folder_is_kept_with_the_files_that_are_named(files: Files) -> None:
         with files.written("segments/x", name) as file:
             file.write(b"abc")
             file.write(memoryview(b"de"))
-    files.keep("segments/x", frozenset({"2"}))
+    files.finish_folder("segments/x", frozenset({"2"}))
     assert files.listed("segments/x") == ["2"]
     assert files.read("segments/x/2") == b"abcde"
     with files.filesystem.open_input_file(files.path("segments/x/2")) as file:
@@ -55,10 +55,10 @@ def test_a_folder_is_kept_with_the_files_that_are_named(files: Files) -> None:
 
 
 def test_a_folder_without_named_files_leaves_nothing(files: Files) -> None:
-    files.keep("segments/never", frozenset())
+    files.finish_folder("segments/never", frozenset())
     with files.written("segments/x", "1") as file:
         file.write(b"abc")
-    files.keep("segments/x", frozenset())
+    files.finish_folder("segments/x", frozenset())
     assert sum(files.sizes("segments").values()) == 0
 
 

@@ -203,7 +203,7 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     store.recover()
     store.consumers.record_progress("lake", 0)
     assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
-    assert store.told == {"lake": 0}
+    assert store.reported_segments == {"lake": 0}
     store.consumers.record_progress("lake", 3)
     size = store.recover().bytes
     removed = store.retain(ALL_OLD, LATER)
