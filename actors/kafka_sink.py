@@ -157,7 +157,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._made_now = self._making = MessageBatches(settings)
         self._gathered = GatheredRows()
         # What the messages of a portion that is split say of its transaction.
-        self._told: _Transactions | None = None
+        self._transactions: _Transactions | None = None
         self._topics = KafkaTopics(settings, pipeline)
         avro = settings.converter is ConverterKind.AVRO
         self._registry = SchemaRegistry(settings) if avro else None
@@ -290,14 +290,14 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     def _bounds(self) -> JournalBounds:
         join_journal(self._journal)
-        told = self._journal.consumers.all()[KAFKA_CONSUMER]
+        known = self._journal.consumers.all()[KAFKA_CONSUMER]
         return JournalBounds(
             self._journal.identity.id,
             self._journal.consumers.first(),
             self._journal.last_segment(),
-            told.segment,
-            told.reported is not None,
-            told.unchecked_end,
+            known.segment,
+            known.reported is not None,
+            known.unchecked_end,
         )
 
     async def _take_in(self, fact: Fact) -> None:
@@ -426,19 +426,21 @@ class KafkaSink(Actor[ToKafkaSink]):
         in_step = self._rows.rows(entry, order.portion, sharing, skip)
         # Both may read all rows of the portion. From the first message on the broker's time runs.
         parts = await self._in_thread(next, in_step, None)
-        told = await self._transactions_of(entry, order)
+        transactions = await self._transactions_of(entry, order)
         await self._send_statements(connected, statements, order.topics)
         if one_scn and not order.skip:
-            await self._mark(connected, told.marks, slice(0, 1))
+            await self._mark(connected, transactions.marks, slice(0, 1))
         while parts is not None:
             if one_scn and rows >= order.most:
                 in_step.put_back(parts)
                 return PortionSent(rows, ended=False)
             rows += sum(part.rows.num_rows for part in parts)
-            due, parts = await self._in_thread(self._gather, parts, in_step, told.orders, order.topics)
+            due, parts = await self._in_thread(
+                self._gather, parts, in_step, transactions.orders, order.topics
+            )
             await self._send_rows(connected, due)
-        await self._mark(connected, told.marks, slice(1, None) if one_scn else slice(None))
-        self._told = None
+        await self._mark(connected, transactions.marks, slice(1, None) if one_scn else slice(None))
+        self._transactions = None
         return PortionSent(rows, ended=True)
 
     async def _send_statements(
@@ -458,16 +460,20 @@ class KafkaSink(Actor[ToKafkaSink]):
         portion, making = order.portion, self._making
         if not self._settings.provide_transaction_metadata:
             return _Transactions(portion, order.topics)
-        told, self._told = self._told, None
-        if told is None or not order.skip or (told.portion, told.topics) != (portion, order.topics):
+        transactions, self._transactions = self._transactions, None
+        if (
+            transactions is None
+            or not order.skip
+            or (transactions.portion, transactions.topics) != (portion, order.topics)
+        ):
             counted = making.counted_for(order.topics)
             changed = await self._in_thread(self._rows.changed, entry, portion, counted)
             wanted = includes(order.topics, making.transaction_topic)
             marks = await self._in_thread(making.marks, changed) if wanted else None
             orders = await self._in_thread(MessageOrders, changed)
-            told = _Transactions(portion, order.topics, orders, marks)
-        self._told = told
-        return told
+            transactions = _Transactions(portion, order.topics, orders, marks)
+        self._transactions = transactions
+        return transactions
 
     async def _mark(self, connected: _Connected, marks: Records | None, which: slice) -> None:
         """Sends these messages for the begin and end of transactions."""

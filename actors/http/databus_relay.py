@@ -111,8 +111,7 @@ class DatabusRelay:
             _check_names(request.query)
             known = await self._tap.work(self._captured)
             [table] = find_sources([request.match_info["source"]], known)
-            told = {"dimension": str(source_id(table)), "numDataEvents": count_of(table)}
-            return web.json_response(told)
+            return web.json_response({"dimension": str(source_id(table)), "numDataEvents": count_of(table)})
 
         return handle
 

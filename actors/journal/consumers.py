@@ -116,7 +116,7 @@ class Consumers:
 
     def behind(self, segment: int) -> str | None:
         """Returns the slowest one, if it hasn't reported this segment."""
-        slowest = min(((told.segment, name) for name, told in self.all().items()), default=None)
+        slowest = min(((each.segment, name) for name, each in self.all().items()), default=None)
         return slowest[1] if slowest is not None and slowest[0] < segment else None
 
     def forget(self, name: str) -> None:

@@ -145,10 +145,10 @@ def _epochs(files: Files) -> tuple[set[str], set[str]]:
 
 def _counted(files: Files, greatest: str, pending: Iterable[str]) -> int:
     """Returns the last segment that counted for a writer whose epoch hasn't begun, 0 if none says so."""
-    return max((_told(files, epoch).get(greatest, 0) for epoch in pending), default=0)
+    return max((_counted_before(files, epoch).get(greatest, 0) for epoch in pending), default=0)
 
 
-def _told(files: Files, epoch: str) -> dict[str, int]:
+def _counted_before(files: Files, epoch: str) -> dict[str, int]:
     """Returns through which segment it counted for whom before this epoch, as the epoch says; earlier ones don't."""
     name = f"{EPOCHS}/{epoch}{JSON_SUFFIX}"
     content = files.read(name)

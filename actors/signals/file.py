@@ -72,7 +72,7 @@ class SignalFile:
         self._unwritten: deque[Mapping[str, str | int]] = deque()
         self._writing = asyncio.Lock()
         self._fails = False
-        self._told: Checkpoint | None = None
+        self._notified: Checkpoint | None = None
 
     async def receive(self) -> IncomingSignal:
         """The next line that hasn't been answered."""
@@ -92,8 +92,8 @@ class SignalFile:
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         """Append how far signals of this file have come."""
-        come = [state for state in outcomes_between(self._told, checkpoint) if state.id in self._accepted]
-        self._told = checkpoint
+        come = [state for state in outcomes_between(self._notified, checkpoint) if state.id in self._accepted]
+        self._notified = checkpoint
         if come:
             await self._write(*(state.to_json() for state in come))
 

@@ -100,7 +100,7 @@ class SignalKafka:
         self._place: int | None = None
         self._committed_at = -math.inf
         self._checkpoint: Checkpoint | None = None
-        self._told: Checkpoint | None = None
+        self._notified: Checkpoint | None = None
         self._news = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._connected = False
@@ -226,15 +226,15 @@ class SignalKafka:
                 taken.told = True
 
     async def _send_progress(self, producer: AIOKafkaProducer) -> None:
-        if (now := self._checkpoint) is None or now is self._told:
+        if (now := self._checkpoint) is None or now is self._notified:
             return
-        found = notifications.find_notifications(self._told, now)
+        found = notifications.find_notifications(self._notified, now)
         for notification in found:
             at = time.time_ns() // 1_000_000
             await self._send(producer, notifications.to_json(notification, self._pipeline, at))
         for state in outcomes_of_notifications(found):
             await self._send(producer, state.to_json())
-        self._told = now
+        self._notified = now
 
     async def _send(self, producer: AIOKafkaProducer, value: dict[str, Any]) -> None:
         text = json.dumps(value, ensure_ascii=False).encode()

@@ -256,7 +256,7 @@ def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:
             answers = [answer for append in waiting.appends for answer in append.answers]
         case other:
             raise InvariantBroken(f"segment {entry.segment} was published while {other}")
-    told = tuple(each for each in answers if isinstance(each, SignalAccepted | SignalRejected))
+    given = tuple(each for each in answers if isinstance(each, SignalAccepted | SignalRejected))
     outcomes = (*state.signal_outcomes, *(each for each in answers if isinstance(each, SignalState)))[
         -_ROWS_REMEMBERED:
     ]
@@ -265,7 +265,7 @@ def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:
     state = replace(
         state, last=entry, signal_outcomes=outcomes, thread=ThreadIdle(), retention_at=retention_at
     )
-    return state, (ReportSealed(entry, told, outcomes),)
+    return state, (ReportSealed(entry, given, outcomes),)
 
 
 def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:

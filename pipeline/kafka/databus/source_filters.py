@@ -61,12 +61,12 @@ SourceFilters = Mapping[int, tuple[KeySpan, ...]]
 def parse_source_filters(text: str) -> SourceFilters:
     """Returns the filters of the parameter. Raises MalformedRequest."""
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"filters: it isn't JSON ({error}); {_REMEDY}") from error
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise MalformedRequest(f"filters: it is no object; {_REMEDY}")
-    parsed = ((_source(number), _spans(number, each)) for number, each in told.items())
+    parsed = ((_source(number), _spans(number, each)) for number, each in document.items())
     return {source: spans for source, spans in parsed if spans is not None}
 
 
@@ -112,14 +112,14 @@ def _source(number: str) -> int:
     return int(number)
 
 
-def _spans(source: str, told: object) -> tuple[KeySpan, ...] | None:
+def _spans(source: str, document: object) -> tuple[KeySpan, ...] | None:
     """Returns the spans of one filter, None if all comes."""
-    if not isinstance(told, dict) or told.get("partitionType") not in set(PartitionType):
+    if not isinstance(document, dict) or document.get("partitionType") not in set(PartitionType):
         raise MalformedRequest(
             f"filters: partitionType of {source} is none of {', '.join(PartitionType)}; {_REMEDY}"
         )
-    listed = told.get("filters")
-    kind = PartitionType(told["partitionType"])
+    listed = document.get("filters")
+    kind = PartitionType(document["partitionType"])
     if kind is PartitionType.NONE or listed is None:
         return None if kind is PartitionType.NONE else ()
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
@@ -127,22 +127,22 @@ def _spans(source: str, told: object) -> tuple[KeySpan, ...] | None:
     return tuple(_span(kind, source, each) for each in listed)
 
 
-def _span(kind: PartitionType, source: str, told: dict[str, Any]) -> KeySpan:
+def _span(kind: PartitionType, source: str, document: dict[str, Any]) -> KeySpan:
     name = "keyRange" if kind is PartitionType.RANGE else "bktRange"
-    ends = told.get(name)
+    ends = document.get(name)
     if not isinstance(ends, dict):
         raise MalformedRequest(f"filters: a filter of {source} has no {name}; {_REMEDY}")
     start, end = (_number(source, ends, part) for part in ("start", "end"))
     if kind is PartitionType.RANGE:
         return KeySpan(start, end)
-    divisor = _number(source, told, "numBuckets")
+    divisor = _number(source, document, "numBuckets")
     if divisor < 1:
         raise MalformedRequest(f"filters: numBuckets of {source} is {divisor}, and has to be 1 or more")
     return KeySpan(start, end, divisor)
 
 
-def _number(source: str, told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
+def _number(source: str, document: dict[str, Any], name: str) -> int:
+    value = document.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not -_LONG <= value < _LONG:
         raise MalformedRequest(
             f"filters: {name} of {source} is {json.dumps(value)}, and no number; {_REMEDY}"

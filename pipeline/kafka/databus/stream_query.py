@@ -92,12 +92,12 @@ def parse_stream_query(parameters: Mapping[str, str]) -> StreamQuery:
 def parse_window(text: str) -> WindowPlace:
     """Returns the place that a checkpoint in JSON means. Raises MalformedRequest."""
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"checkPoint: it isn't JSON ({error}); {_REMEDY}") from error
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise MalformedRequest(f"checkPoint: it is no object; {_REMEDY}")
-    scn, offset = _number(told, "windowScn"), _number(told, "windowOffset")
+    scn, offset = _number(document, "windowScn"), _number(document, "windowOffset")
     if scn == _BEGINNING:
         return WindowPlace(NamedPlace.EARLIEST)
     if offset == _WHOLE:
@@ -110,8 +110,8 @@ def parse_window(text: str) -> WindowPlace:
 _REMEDY: Final = 'give {"windowScn": 345, "windowOffset": -1}'
 
 
-def _number(told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
+def _number(document: dict[str, Any], name: str) -> int:
+    value = document.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
         raise MalformedRequest(
             f"checkPoint: {name} is {json.dumps(value)}, and no number from -1 on; {_REMEDY}"

@@ -20,20 +20,20 @@ _MULT: Final = 'give {"{\\"id\\":0,\\"name\\":\\"*\\"}": "{\\"windowScn\\": 345,
 
 def parse_subscriptions(text: str) -> tuple[str, ...]:
     """Returns the sources of the subscriptions, each by its number or name; none for all. Raises MalformedRequest."""
-    told = _json("subs", text, _SUBS)
-    if not isinstance(told, list) or not told or not all(isinstance(each, dict) for each in told):
+    document = _json("subs", text, _SUBS)
+    if not isinstance(document, list) or not document or not all(isinstance(each, dict) for each in document):
         raise MalformedRequest(f"subs: it is no list of subscriptions; {_SUBS}")
-    named = [_named(each) for each in told]
+    named = [_named(each) for each in document]
     return () if None in named else tuple(name for name in named if name is not None)
 
 
 def parse_partition_checkpoint(text: str) -> str:
     """Returns the journal's checkpoint, in JSON. Raises MalformedRequest."""
-    told = _json("checkPointMult", text, _MULT)
-    if not isinstance(told, dict):
+    document = _json("checkPointMult", text, _MULT)
+    if not isinstance(document, dict):
         raise MalformedRequest(f"checkPointMult: it is no object; {_MULT}")
     # Others are hints, such as cursorPartition.
-    checkpoints = {name: each for name, each in told.items() if name.startswith("{")}
+    checkpoints = {name: each for name, each in document.items() if name.startswith("{")}
     for name in checkpoints:
         _check_number("checkPointMult", "the partition", _json("checkPointMult", name, _MULT), _PARTITION)
     if len(checkpoints) != 1:
@@ -44,10 +44,10 @@ def parse_partition_checkpoint(text: str) -> str:
     return checkpoint if isinstance(checkpoint, str) else json.dumps(checkpoint)
 
 
-def _named(told: dict[str, Any]) -> str | None:
+def _named(document: dict[str, Any]) -> str | None:
     """Returns the source of a subscription, None for all."""
-    logical = _part(told, "logicalPartition")
-    _check_number("subs", "physicalPartition", _part(told, "physicalPartition"), _PARTITION)
+    logical = _part(document, "logicalPartition")
+    _check_number("subs", "physicalPartition", _part(document, "physicalPartition"), _PARTITION)
     _check_number("subs", "logicalPartition", logical, _PARTITION)
     source = _part(logical, "source")
     number, name = source.get("id", _ANY), source.get("name", _ANY_NAME)
@@ -58,25 +58,25 @@ def _named(told: dict[str, Any]) -> str | None:
     return None if name == _ANY_NAME else name
 
 
-def _part(told: dict[str, Any], name: str) -> dict[str, Any]:
-    part = told.get(name, {})
+def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+    part = document.get(name, {})
     if not isinstance(part, dict):
         raise MalformedRequest(f"subs: {name} is {json.dumps(part)}, and no object; {_SUBS}")
     return part
 
 
-def _check_number(parameter: str, name: str, told: object, only: int) -> None:
+def _check_number(parameter: str, name: str, document: object, only: int) -> None:
     """Raises MalformedRequest if a partition is another one."""
-    number = told.get("id", _ANY) if isinstance(told, dict) else None
+    number = document.get("id", _ANY) if isinstance(document, dict) else None
     if isinstance(number, bool) or number not in (only, _ANY):
         raise MalformedRequest(
-            f"{parameter}: {name} is {json.dumps(told)}, and the journal is the partition {only}"
+            f"{parameter}: {name} is {json.dumps(document)}, and the journal is the partition {only}"
         )
 
 
 def _json(parameter: str, text: str, remedy: str) -> object:
     try:
-        told: object = json.loads(text)
+        document: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"{parameter}: it isn't JSON ({error}); {remedy}") from error
-    return told
+    return document

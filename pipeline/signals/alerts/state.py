@@ -78,9 +78,9 @@ def troubles_of(status: Mapping[str, Any]) -> Iterator[Trouble]:
     """Returns the troubles of tables and topics in the service's status (`GET /status`)."""
     for table, reason in status["stopped"].items():
         yield Trouble(AlertKind.TABLE_STOPPED, table, "capture", reason)
-    for table, told in status["actors"]["SparkSink"].get("tables", {}).items():
-        if told["stopped"]:
-            yield Trouble(AlertKind.TABLE_STOPPED, table, "lake", told["stopped"])
+    for table, delivery in status["actors"]["SparkSink"].get("tables", {}).items():
+        if delivery["stopped"]:
+            yield Trouble(AlertKind.TABLE_STOPPED, table, "lake", delivery["stopped"])
     for topic, reason in status["actors"].get("KafkaSink", {}).get("set_aside", {}).items():
         yield Trouble(AlertKind.TOPIC_SET_ASIDE, topic, "kafka", reason)
     for snapshot in status["snapshots"]:
