@@ -165,7 +165,8 @@ class SegmentPlanner:
                 f"through: the journal in {there.shown} ends before {self._options.through}; wait for it with "
                 "GET /applied?through=journal, or leave the option out"
             )
-        return self.tasks(begin, SegmentOffset(there.id, max(begin.segment, self._last(there))))
+        last = max(begin.segment, self._last(there))
+        return self.tasks(begin, SegmentOffset(there.id, last, batch=begin.batch))
 
     def committed(self, end: SegmentOffset) -> None:
         """Tells the journal that the stream needs nothing through this segment any more."""
