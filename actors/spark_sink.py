@@ -12,7 +12,7 @@ Spark was doing. What Spark had committed counts, and the rest never happened.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from actors.journal.consumers import Consumer
 from actors.journal.store import JournalReader
 from actors.lake import spark_session
 from actors.lake.background_work import do_work
@@ -134,8 +135,8 @@ class SparkSink(Actor[ToSparkSink]):
         self._state = State(lake)
         self._up: SparkUp | None = None
         self._freshness: float | None = None
-        # Whether the journal doesn't know yet that the lake was compared with its end.
-        self._unchecked = True
+        # The tables that the journal knows not to be compared with its end; None if it doesn't know that of any.
+        self._unseen: Mapping[TableId, int] | None = None
         # The tables that the journal knows to have lost rows in the lake.
         self._lost: LostScans = {}
         self._closing: asyncio.Task[Any] | None = None
@@ -149,8 +150,8 @@ class SparkSink(Actor[ToSparkSink]):
         for kind in ("complete", "merge", "verify", *Chore):
             self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
-        end = await self._in_thread(self._join)
-        self._state = replace(self._state, unchecked_end=end)
+        known = await self._in_thread(self._join)
+        self._state = replace(self._state, unchecked_end=known.unchecked_end, unseen=known.unseen)
         up = await self._in_thread(self._start)
         self._pulse.begin(partial(self._call_spark, up.spark.progress))
         self.begin_work(self._pulse.followed(), self._take_in)
@@ -241,15 +242,15 @@ class SparkSink(Actor[ToSparkSink]):
         entry = await self._in_thread(self._journal.entry, last)
         return spark_sink.JournalFound(entry.checkpoint, last)
 
-    def _join(self) -> int | None:
+    def _join(self) -> Consumer:
         """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes.
 
-        Returns the segment of the journal that no table may be ahead of, None if that was checked before.
+        Returns what the journal knows of it.
         """
         consumers = self._journal.consumers
         if LAKE_CONSUMER not in consumers.all():
             consumers.record_progress(LAKE_CONSUMER, consumers.first() - 1)
-        return consumers.all()[LAKE_CONSUMER].unchecked_end
+        return consumers.all()[LAKE_CONSUMER]
 
     async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
         """Begins the orders that follow from facts that come together. Their own facts come later."""
@@ -295,9 +296,10 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.FindCursor(reported):
                 return await self._in_thread(self._place, reported)
             case spark_sink.ReadBatch(after, through):
-                if self._unchecked:  # before the lake has anything that a crash would find ahead of it
-                    await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER)
-                    self._unchecked = False
+                # Before the lake has anything that a crash would find ahead of it.
+                if (unseen := self._state.still_unseen) != self._unseen:
+                    await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER, unseen)
+                    self._unseen = unseen
                 if (lost := self._state.so_far.lost) != self._lost:  # a crash within the batch would hide it
                     await self._in_thread(self._journal.consumers.record_lost, LAKE_CONSUMER, lost)
                     self._lost = lost

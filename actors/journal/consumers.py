@@ -10,11 +10,13 @@ that time (`reported`), and the output doesn't report less now. Then it isn't ol
 No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
 anything, the file gets the journal's end (`unchecked_end`). It keeps that through restarts until the consumer has
-compared its output with it.
+compared its output with it. If the consumer can't look at a part of its output then, it continues with the others. The
+file keeps the end for that part alone (`unseen`).
 """
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +45,7 @@ class Consumer:
     reported: int | None
     unchecked_end: int | None = None
     lost: LostScans = field(default_factory=dict)
+    unseen: Mapping[TableId, int] = field(default_factory=dict)
 
 
 class Consumers:
@@ -56,28 +59,31 @@ class Consumers:
     ) -> None:
         """This consumer has everything through the segment, or never will have what it lacks.
 
-        Its output isn't ahead of the journal. `lost`: as the Consumer has it; None for nothing.
+        What isn't compared with the journal's end stays so. `lost`: as the Consumer has it; None for nothing.
         """
         if not NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use {NAME_WORDS}")
-        self._put(name, Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {}))
+        told = Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {})
+        if (known := self._known(name)) is not None:
+            told = replace(told, unchecked_end=known.unchecked_end, unseen=known.unseen)
+        self._put(name, told)
 
     def record_lost(self, name: str, lost: LostScans) -> None:
         """Records what a consumer has lost, if it's known."""
-        if (known := self.all().get(name)) is not None:
+        if (known := self._known(name)) is not None:
             self._put(name, replace(known, lost=lost))
 
     def leave_unchecked(self, name: str, end: int) -> None:
         """Records that the journal ends with this segment, if a consumer is known and no earlier end is unchecked."""
-        known = self.all().get(name)
+        known = self._known(name)
         if known is not None and known.unchecked_end is None:
             self._put(name, replace(known, unchecked_end=end))
 
-    def checked(self, name: str) -> None:
-        """Records that a consumer's output isn't ahead of the journal."""
-        known = self.all().get(name)
-        if known is not None and known.unchecked_end is not None:
-            self._put(name, replace(known, unchecked_end=None))
+    def checked(self, name: str, unseen: Mapping[TableId, int] | None = None) -> None:
+        """Records that a consumer's output isn't ahead of the journal, except perhaps for tables that are `unseen`."""
+        known = self._known(name)
+        if known is not None and (None, unseen or {}) != (known.unchecked_end, known.unseen):
+            self._put(name, replace(known, unchecked_end=None, unseen=unseen or {}))
 
     def _put(self, name: str, consumer: Consumer) -> None:
         value: dict[str, Any] = {
@@ -89,30 +95,35 @@ class Consumers:
             value["unchecked_end"] = consumer.unchecked_end
         if consumer.lost:
             value["lost"] = [[t.database, t.name, sorted(ids)] for t, ids in sorted(consumer.lost.items())]
+        if consumer.unseen:
+            value["unseen"] = [[t.database, t.name, end] for t, end in sorted(consumer.unseen.items())]
         self._files.put(f"{CONSUMERS}/{name}{JSON_SUFFIX}", json.dumps(value).encode())
 
     def all(self) -> dict[str, Consumer]:
         """All of them, by name. Raises Definite where one can't be read."""
-        found = {}
-        for file in sorted(self._files.listed(CONSUMERS)):
-            if file.endswith(TEMPORARY):
-                continue
-            try:
-                value = json.loads(self._files.read(f"{CONSUMERS}/{file}"))
-                found[file.removesuffix(JSON_SUFFIX)] = Consumer(
-                    int(value["segment"]),
-                    int(value["told_at"]),
-                    value.get("said"),
-                    value.get("unchecked_end"),
-                    {TableId(d, t): frozenset(ids) for d, t, ids in value.get("lost", ())},
-                )
-            except FileNotFoundError:
-                continue  # it was forgotten meanwhile
-            except (ValueError, KeyError, TypeError) as error:
-                raise Definite(
-                    f"{self._files.shown}/{CONSUMERS}/{file} is damaged: forget that consumer, and it reports again"
-                ) from error
-        return found
+        names = (file.removesuffix(JSON_SUFFIX) for file in sorted(self._files.listed(CONSUMERS)))
+        found = {name: self._known(name) for name in names if not name.endswith(TEMPORARY)}
+        return {name: consumer for name, consumer in found.items() if consumer is not None}
+
+    def _known(self, name: str) -> Consumer | None:
+        """Returns a consumer; None if there is none, or it was forgotten meanwhile. Raises Definite as `all` does."""
+        try:
+            value = json.loads(self._files.read(f"{CONSUMERS}/{name}{JSON_SUFFIX}"))
+            return Consumer(
+                int(value["segment"]),
+                int(value["told_at"]),
+                value.get("said"),
+                value.get("unchecked_end"),
+                {TableId(d, t): frozenset(ids) for d, t, ids in value.get("lost", ())},
+                {TableId(d, t): end for d, t, end in value.get("unseen", ())},
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise Definite(
+                f"{self._files.shown}/{CONSUMERS}/{name}{JSON_SUFFIX} is damaged: forget that consumer, and it reports "
+                "again"
+            ) from error
 
     def behind(self, segment: int) -> str | None:
         """Returns the slowest one, if it hasn't reported this segment."""

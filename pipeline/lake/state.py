@@ -218,7 +218,8 @@ class State:
 
     `stop_at`: when (s) a stop ends, whatever is delivered by then; None without a stop. `ending`: whether no segment
     comes any more. Then nothing begins beside the batches. `unchecked_end`: the segment with which the journal ended
-    before its writer began. No table that is met may be ahead of it. None if that was checked before.
+    before its writer began. No table that is met may be ahead of it. None if that was checked before. `unseen`: tables
+    that couldn't be looked at when that was checked, each with such an end.
     """
 
     settings: LakeSettings
@@ -228,6 +229,19 @@ class State:
     stop_at: float | None = None
     ending: bool = False
     unchecked_end: int | None = None
+    unseen: Mapping[TableId, int] = field(default_factory=dict)
+
+    def may_reach(self, table: TableId) -> int | None:
+        """Returns the segment that a table which wasn't met yet must not be ahead of; None if it was checked before."""
+        ends = (self.unseen.get(table), self.unchecked_end)
+        return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def still_unseen(self) -> Mapping[TableId, int]:
+        """Returns the tables that couldn't be looked at yet, each with the segment that it must not be ahead of."""
+        so_far = self.so_far
+        unmet = (table for table in {**self.unseen, **so_far.failed} if table not in so_far.tables)
+        return {table: end for table in unmet if (end := self.may_reach(table)) is not None}
 
     @property
     def rules(self) -> tuple[LakeRule, ...]:

@@ -649,7 +649,7 @@ def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
 
 def _check_found(state: State, table: TableId, found: LakeTableState) -> None:
     """Raises Definite if the lake has a table in a form that this journal or a rule can't continue."""
-    end = state.unchecked_end
+    end = state.may_reach(table)
     if end is not None and table not in state.so_far.tables and found.furthest > end:
         raise Definite(_AHEAD.format(table=table, segment=found.furthest, end=end))
     mirror_rules.check_mirrors(found, table, rule_of(state.rules, table))

@@ -96,7 +96,21 @@ def test_an_output_is_unchecked_from_the_first_end_on_until_it_was_compared(file
     consumers.leave_unchecked("lake", 9)
     assert unchecked() == 9
     consumers.record_progress("lake", 10)
-    assert unchecked() is None
+    assert unchecked() == 9, "progress says nothing of a table that couldn't be looked at"
+
+
+def test_a_table_that_could_not_be_looked_at_stays_unchecked_alone(files: Files) -> None:
+    consumers, orders = Consumers(files), TableId("shop", "orders")
+    consumers.record_progress("lake", 3, 2)
+    consumers.leave_unchecked("lake", 4)
+    consumers.checked("lake", {orders: 4})
+    consumers.record_progress("lake", 8, 8)
+    consumers.record_lost("lake", {})
+    consumers.leave_unchecked("lake", 9)
+    told = consumers.all()["lake"]
+    assert (told.segment, told.unchecked_end, told.unseen) == (8, 9, {orders: 4})
+    consumers.checked("lake")
+    assert consumers.all()["lake"] == replace(told, unchecked_end=None, unseen={})
 
 
 def test_the_beginning_only_moves_on(files: Files) -> None:

@@ -372,6 +372,57 @@ async def test_a_journal_that_was_restored_from_an_older_copy_is_refused(
         history.store.close()
 
 
+async def test_a_table_that_fails_when_the_journal_is_compared_is_compared_later(
+    house: House, tmp_path: Path
+) -> None:
+    """Otherwise what the restored journal seals under numbers that the table has would never come to it."""
+    history, copy, away = house.history, tmp_path / "copy", tmp_path / "away"
+    log = house.root / "shop" / "items" / "changelog" / "_delta_log"
+    async with house.life() as running:
+        await house.at_work(running)
+        house.is_filled(house.orders)
+        await house.write(2, 2)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        shutil.copytree(history.store.directory, copy)
+        place = history.scn, history.segment, history.sealed_scn
+        for n in (3, 4):
+            history.transaction((house.items, "c", (n, n)))
+            await house.mailbox.put(SEALED, SegmentSealed(history.seal()))
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    history.store.close()
+    shutil.rmtree(history.store.directory)
+    copy.rename(history.store.directory)
+    history.scn, history.segment, history.sealed_scn = place
+    for each in history.tables.values():
+        each.segment = history.segment + 1
+    log.rename(away)
+    log.mkdir()
+    (log / f"{0:020}.json").write_text("damaged")
+    for start in range(2):
+        history.store = JournalStore.open_single_writer(history.store.directory, "test")
+        history.store.recover()
+        history.store.leave_unchecked(LAKE_CONSUMER)
+        if start == 1:
+            shutil.rmtree(log)
+            away.rename(log)
+        async with house.life() as running:
+            if start == 1:
+                with pytest.raises(
+                    Definite, match=r"shop\.items .* the journal ended with 2 before this service"
+                ):
+                    await asyncio.wait_for(running, WITHIN_S)
+                break
+            for n in (5, 6, 7):
+                history.transaction((house.orders, "c", (n, n)))
+                await house.mailbox.put(SEALED, SegmentSealed(history.seal()))
+            await house.until(lambda: house.arrived() and bool(house.stopped("items")), running)
+            house.mailbox.close()
+            await running
+        history.store.close()
+
+
 class PowerCut:
     """Takes from the lake's logs what was never made durable: all that a power cut may take."""
 

@@ -168,6 +168,28 @@ def test_a_table_that_is_ahead_of_the_journal_is_refused(ahead: LakeTableState) 
     assert story.after(TablesFound(found)).only(FindCursor).reported >= 3
 
 
+def test_a_table_that_could_not_be_looked_at_is_compared_when_it_is_found() -> None:
+    """Its journal was put back to segment 2, and has sealed others since. The lake has the table through segment 5."""
+    fails = (TableFailed(ORDERS, "no such folder"),)
+    story, at = Story(), entry(2, V1, ITEMS).checkpoint
+    story.state = replace(story.state, unchecked_end=2)
+    story.after(JournalFound(at, 2), TablesFound({ITEMS.table: had(2, 2)}, failed=fails), CursorFound(2, at))
+    unseen = story.state.still_unseen
+    assert unseen == {ORDERS: 2}
+    # The sink begins again: the journal ends later, and the other table has more.
+    later, items = entry(7, V1, ITEMS).checkpoint, {ITEMS.table: had(7, 7)}
+
+    def again(*found: TablesFound) -> Story:
+        story = Story()
+        story.state = replace(story.state, unchecked_end=7, unseen=unseen)
+        return story.after(JournalFound(later, 7), *found)
+
+    assert again(TablesFound(items, failed=fails)).state.still_unseen == {ORDERS: 2}
+    assert again(TablesFound({**items, ORDERS: had(2, 2)})).state.still_unseen == {}
+    with pytest.raises(Definite, match=r"orders through segment 5, and the journal ended with 2 before"):
+        again(TablesFound({**items, ORDERS: had(5, 5)}))
+
+
 def test_a_table_that_was_compared_may_get_further_before_it_is_found_again() -> None:
     story = Story()
     story.state = replace(story.state, unchecked_end=2)
