@@ -46,6 +46,7 @@ from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.lake.column_changes import ColumnPlan, schema_text, unchanged_plan
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
 from pipeline.lake.files.parquet_files import Stored, wide_stats
+from pipeline.lake.live_view import belong_together
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.deletion_vector import vector_bytes
@@ -179,6 +180,16 @@ class LakeTable(Protocol):
 
 # The table at a path.
 TableOpener = Callable[[str], LakeTable]
+
+
+def last_together(mirrored: TableReport, changelogs: LakeTable, changelog: TableVersion) -> TableVersion:
+    """Returns the last version up to this one of the changelog that may be read together with a mirror.
+
+    It has all changes that this one has: those of the new columns come only when the mirror has these columns too.
+    """
+    while not belong_together(mirrored, changelog):
+        changelog = changelogs.snapshot_at(changelog.version - 1)
+    return changelog
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from actors.lake.delta_table import LakeTable, TableVersion, is_conflict
+from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, last_together
 from actors.lake.live_view import CatalogViews
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
@@ -121,10 +121,8 @@ class Generations:
         """Returns the swap that brings a generation, or the constants that it lacks, for the two tables as they are
         now.
         """
-        changelog, fed = (
-            self._commits.table(table, Tier.CHANGELOG).snapshot(),
-            self._commits.table_of_generation(table, generation),
-        )
+        changelogs = self._commits.table(table, Tier.CHANGELOG)
+        changelog, fed = changelogs.snapshot(), self._commits.table_of_generation(table, generation)
         filled = fed.snapshot()
         assert changelog is not None
         assert filled is not None
@@ -144,7 +142,7 @@ class Generations:
             **self._commits.mirror_properties(table),
         }
         reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
-        at = Versions(filled.version, changelog.version)
+        at = Versions(filled.version, last_together(filled, changelogs, changelog).version)
         rows = filled_sql(self._root, schema, reached, through, fed.path, filled.constants, at)
         report = {"merged": through, "position": position}
         return _Swap(mirrored.mark("swap") + 1, of, properties, rows, report, pin)

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_connect import delta_tables
-from actors.lake.delta_table import LakeTable, TableVersion
+from actors.lake.delta_table import LakeTable, TableVersion, last_together
 from actors.lake.read_your_writes import Written
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
@@ -26,7 +26,6 @@ from pipeline.lake.live_view import (
     NO_KEY,
     MirrorPosition,
     Versions,
-    belong_together,
     check_complete,
     live_view_sql,
 )
@@ -230,13 +229,9 @@ def _found_at(session: SparkSession, root: str, table: TableId, versions: Versio
 
 
 def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVersion) -> FoundView:
-    """Returns the live view of a mirror, and of the last version up to this one of the changelog that has its columns.
-
-    A version that the columns change with has no rows.
-    """
+    """Returns the live view of a mirror, and of the last version of the changelog that may be read with it."""
     reached, newest = MirrorPosition.from_reports(mirrored, changelog), changelog.version
-    while not belong_together(mirrored, changelog):
-        changelog = changelogs.snapshot_at(changelog.version - 1)
+    changelog = last_together(mirrored, changelogs, changelog)
     assert mirrored.schema is not None
     at = Versions(mirrored.version, changelog.version)
     return FoundView(mirrored.schema, reached, at, changelog.version == newest)

@@ -177,8 +177,9 @@ def _query_of(
         return None
     check_complete(mirrored, table)
     reached = MirrorPosition.from_reports(mirrored, changelog)
-    bound = at is None and (mirrored.altering or not belong_together(mirrored, changelog))
-    if bound:
+    changing = mirrored.altering or not belong_together(mirrored, changelog)
+    bound = changing and at is None
+    if changing:
         at = _last_together(root, table, mirrored, changelog)
     text = live_view_sql(root, mirrored.schema, reached, at, dialect)
     comments = _to_do(root, table, dialect, text, tuple(Tier), at)

@@ -60,6 +60,7 @@ class Merge:
 
     `schema` is the one that the lake tables have taken on; its table has a primary key. `changes`: how many there are,
     None if that isn't known. `bounds`: of parts of the key the least and greatest value in any key that has changed.
+    `changelog`: the version of the changelog's log to read, None for the newest.
     """
 
     lake: str
@@ -68,6 +69,7 @@ class Merge:
     through: int
     changes: int | None = None
     bounds: tuple[tuple[str, object, object], ...] = ()
+    changelog: int | None = None
 
     @property
     def few(self) -> bool:
@@ -140,7 +142,7 @@ ON {self._same}
 
     @property
     def _changelog(self) -> str:
-        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG)
+        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.changelog)
 
     def _mirror(self, version: int) -> str:
         return Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, version)

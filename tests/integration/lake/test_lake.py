@@ -48,6 +48,7 @@ from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
@@ -1002,6 +1003,63 @@ def test_a_mirror_that_begins_anew_is_never_seen_in_part_whatever_fails(
     # The changelog still has what the table had before.
     told = rows(delivery.tier(orders, Tier.CHANGELOG).where("code IS NULL").select("__op", "id", "note"))
     assert told == [("c", 1, "a"), *([] if first else [("c", 2, "b")]), ("u", 1, "gone")]
+
+
+PAIRS = schema("pairs", Column("id", INT, False), Column("a", TEXT, True), Column("b", TEXT, True))
+SWAPPED = replace(PAIRS, columns=(PAIRS.columns[0], PAIRS.columns[2], PAIRS.columns[1]))
+
+
+@pytest.mark.parametrize("what", ["few", "many", "complete"])
+def test_what_is_merged_between_the_two_tables_changes_of_columns_keeps_its_columns(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The changelog has the new names already when the service is killed, and the mirror has the old ones."""
+    history = delivery.history
+    pairs = history.table(PAIRS)
+    history.transaction((pairs, "c", (1, "a", "b")), (pairs, "c", (2, "c", "d")))
+    delivery.deliver()
+    if what == "complete":
+        pairs.source = dict(pairs.rows)
+        history.restart(pairs, PAIRS, Filling)
+        assert pairs.mirror is not None
+        history.chunk(pairs, [(1,), (2,)])
+        history.transaction((pairs, "u", (1, "e", "f")))
+        delivery.deliver()
+        pairs.mirror = Ready(pairs.mirror.since)
+        history.transaction((pairs, "u", (2, "g", "h")))
+        history.seal()
+        batch = delivery.batch()
+        delivery.deliver_table(PAIRS.table, batch)
+        delivery.segment = batch.through
+    before = expected(pairs)
+    changes = ColumnChanges(renamed=(("a", "b"), ("b", "a")))
+    history.altered.append(Altered(history.scn, Alteration(SWAPPED, "ALTER TABLE", changes)))
+    pairs.schema = SWAPPED
+    history.transaction((pairs, "c", (3, "i", "j")))
+    with monkeypatch.context() as patched:
+        patched.setattr(Generations, "evolve", cut)
+        with pytest.raises(Cut):
+            delivery.deliver()
+    delivery.begin()
+    amid = delivery.lake.find(PAIRS.table)
+    assert amid.schema == SWAPPED
+    assert amid.since > amid.mirror_since
+    if what == "complete":
+        assert amid.generation is not None
+        delivery.lake.generations.complete(PAIRS.table, amid.generation, delivery.segment, "position")
+    else:
+        delivery.few = repeat(what == "few")
+        delivery.merge(pairs)
+    assert rows(delivery.tier(pairs, Tier.MIRROR)) == before
+    delivery.deliver_sealed()
+    assert delivery.view(pairs) == expected(pairs)
+    delivery.merge(pairs)
+    assert rows(delivery.tier(pairs, Tier.MIRROR)) == delivery.view(pairs) == expected(pairs)
+
+
+def cut(*_: object, **__: object) -> None:
+    """Ends a delivery in place of a step."""
+    raise Cut
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ from actors.lake.spark_session import PARTITIONS, Spark
 from actors.service.live_view_text import live_view_text, script
 from pipeline.errors import Definite
 from pipeline.lake.batch import LakeTableState, next_batch
-from pipeline.lake.live_view import MirrorPosition, live_view_sql
+from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
@@ -145,6 +145,13 @@ def test_a_start_between_the_two_tables_changes_of_columns_holds_the_view(
     text = live_view_text(root, str(id_), Dialect.SPARK)
     assert "the columns of shop_amid.orders are changing" in text.splitlines()[0]
     assert shown(text) == before
+    mirror, changelog = (
+        DeltaTable(spark.session, location(root, id_, tier)).version()
+        for tier in (Tier.MIRROR, Tier.CHANGELOG)
+    )
+    assert changelog is not None
+    newest = Versions(mirror, changelog)  # as the service reports them to readers
+    assert shown(live_view_text(root, str(id_), Dialect.SPARK, at=newest)) == before
     with pytest.raises(Definite, match=r"the columns of shop_amid\.orders are changing"):
         list(script(root, [str(id_)], Dialect.SPARK, views=True))
     deliver()
