@@ -360,6 +360,13 @@ def _checked_position(found: PlacesFound) -> KafkaPosition:
             f"the topics have everything through segment {position.segment}, and the journal begins with "
             f"{journal.first}: name another position topic with kafka.position_topic, and order snapshots"
         )
+    if not journal.confirmed and position.segment + begun < journal.joined:
+        # Until the consumer was registered again, nothing asked the journal for the rows before updates.
+        raise PositionLost(
+            f"the topics have segment {position.segment + begun}, and the consumer kafka was forgotten and joined the "
+            f"journal again after segment {journal.joined}: name another position topic with kafka.position_topic, "
+            "and order snapshots"
+        )
     return position
 
 

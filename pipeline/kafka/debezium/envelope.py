@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from pipeline.config.message_handling import Handling
 from pipeline.config.unwrapping import AddedField, DeleteHandling, Unwrap
-from pipeline.errors import InvariantBroken
 from pipeline.kafka.debezium.changed_rows import (
     BEFORE,
     CREATE,
@@ -120,8 +119,8 @@ class Envelope:
         `transactions`: the rows' blocks, if the settings want them. The updates are by the messages' key
         (`TableMapping.with_keys`).
 
-        Two rows that belong together are in the same batch. Raises InvariantBroken for an update without its row
-        before, and KafkaRefused for one that lacks what messages need.
+        Two rows that belong together are in the same batch. Raises KafkaRefused for a row that lacks what messages
+        need, also for an update without its row before: the journal has that only if it was wanted at the time.
         """
         unmasked, changes = changes, self.mapping.mapped(changes, self.handling)
         ops = operations(changes)
@@ -130,7 +129,10 @@ class Envelope:
         of = np.flatnonzero((ops != BEFORE) & (there | (self.unwrap is None)))
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], NO_CHANGE)
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
-            raise InvariantBroken(f"an update of {self.mapping.schema.table} has no row before it")
+            raise KafkaRefused(
+                f"an update of {self.mapping.schema.table} has no row before it in the journal; name another position "
+                "topic with kafka.position_topic, and order snapshots"
+            )
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         shown = np.where(created, CREATE, op)
         told = self._told(shown, of, source, processed_us, transactions)

@@ -253,11 +253,27 @@ def test_a_topic_whose_messages_the_journal_no_longer_has_is_not_guessed() -> No
         (found(KafkaPosition(6), unchecked_end=5), "ended with 5 before this service continued it"),
         (found(KafkaPosition(5, 7), unchecked_end=5), "the topics have segment 6"),
         (found(KafkaPosition(3), first=5), "the journal begins with 5"),
+        (
+            found(KafkaPosition(3), joined=4),
+            "the topics have segment 3, and the consumer kafka was forgotten",
+        ),
+        (found(KafkaPosition(3, 7), joined=5), "joined the journal again after segment 5"),
     ],
 )
 def test_a_position_that_does_not_fit_is_no_guess(places: PlacesFound, words: str) -> None:
     with pytest.raises(PositionLost, match=words):
         step(State(4), places)
+
+
+def test_what_the_topics_have_when_the_consumer_joins_again_fits() -> None:
+    """The journal has all of it as the topics need it."""
+    for position, confirmed, joined in (
+        (KafkaPosition(4), False, 4),
+        (KafkaPosition(3, 7), False, 4),
+        (KafkaPosition(3), True, 4),
+    ):
+        state, _ = step(State(4), found(position, confirmed=confirmed, joined=joined))
+        assert state.at.position == position
 
 
 def test_a_fact_that_answers_nothing_is_no_fact() -> None:
