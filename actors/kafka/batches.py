@@ -328,10 +328,12 @@ class MessageBatches:
         with self._refused_as_rows(table):
             if (outbox := self._outbox(table)) is not None:
                 return self._events(outbox, of)
+            envelope = self._envelope(of.schema)
+            if left_out := envelope.left_out(of.rows):
+                log.warning("a repair's deletes make no messages", table=str(table), rows=left_out)
             messages = self.messages(of, processed_us)
             schemas = None
             if self._avro:
-                envelope = self._envelope(of.schema)
                 schemas = RecordSchemas(envelope.key_schema(envelope.destination), (envelope.message_schema,))
             records = Records(
                 self.topic(table),

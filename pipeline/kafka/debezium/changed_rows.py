@@ -40,6 +40,16 @@ def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
     return np.where(updates, np.where(ops == DELETE, BEFORE, UPDATE), ops)
 
 
+def bare_keys(changes: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Returns which rows are deletes of which only the primary key is known: a repair found no row of these keys."""
+    chunk, absent = changes.column("__chunk"), changes.column("__absent")
+    if chunk.null_count == len(chunk) or absent.null_count == len(absent):
+        return np.zeros(len(changes), np.bool_)
+    return np.asarray(
+        pc.and_(pc.and_(chunk.is_valid(), absent.is_valid()), pc.equal(changes.column("__op"), "d"))
+    )
+
+
 def without(changes: pa.RecordBatch, skipped: Collection[str]) -> pa.RecordBatch:
     """Returns the rows whose operations aren't skipped. Two rows that belong together are in the same batch.
 

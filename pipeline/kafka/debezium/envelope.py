@@ -9,13 +9,15 @@ changed the key. Debezium makes two messages of it, a delete of the old key and 
 | `c`, `r` | one, whose `before` is null |
 | `b`, `u` | one, whose `before` is the row of `b` |
 | `d` | one, whose `after` is null, and a tombstone if the settings want one |
+| `d` of a repair, of which only the key is known | the same, and `before` is null too |
 | `d`, `u` with another key | a delete (with its tombstone), then a create |
 | `t` | one with neither, and no key |
 
 A table without a key has no keys and no tombstones. An update of it is `d` and `c`, and `__source` marks the two as one
 update. In journals of earlier versions they are two messages.
 
-With `unwrap` a message's value is only the row, as ExtractNewRecordState makes it.
+With `unwrap` a message's value is only the row, as ExtractNewRecordState makes it. Of a repair's delete there's no row,
+so it is a tombstone alone. It makes no message if a column outside the primary key says where the message goes.
 
 Source: Debezium 3.6, "Data change events", envelope of schema version 2; "New Record State Extraction".
 """
@@ -40,6 +42,7 @@ from pipeline.kafka.debezium.changed_rows import (
     READ,
     TRUNCATE,
     UPDATE,
+    bare_keys,
     operations,
 )
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, Schema, field, rows_schema, struct
@@ -122,11 +125,11 @@ class Envelope:
         Two rows that belong together are in the same batch. Raises KafkaRefused for a row that lacks what messages
         need, also for an update without its row before: the journal has that only if it was wanted at the time.
         """
-        unmasked, changes = changes, self.mapping.mapped(changes, self.handling)
         ops = operations(changes)
+        bare, left_out = bare_keys(changes), self._left_out(changes)
         # A truncate has no row. A flat message is only a row.
-        there = ops != TRUNCATE
-        of = np.flatnonzero((ops != BEFORE) & (there | (self.unwrap is None)))
+        keyed = (ops != TRUNCATE) & ~left_out
+        of = np.flatnonzero((ops != BEFORE) & ~left_out & (keyed | (self.unwrap is None)))
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], NO_CHANGE)
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
             raise KafkaRefused(
@@ -136,19 +139,32 @@ class Envelope:
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         shown = np.where(created, CREATE, op)
         told = self._told(shown, of, source, processed_us, transactions)
-        row = of
-        if not there.all():
-            row = (np.cumsum(there) - 1)[of]
-            unmasked, changes = (each.filter(pa.array(there)) for each in (unmasked, changes))
-        taken = pa.array(row, mask=op == TRUNCATE)
+        unmasked, taken = _only(changes, keyed), pa.array(_places(keyed)[of], mask=op == TRUNCATE)
         keys = self._keys(unmasked, self.destination, self.format).take(taken)
         headers = self._other_keys(unmasked, taken, keys, created)
+        whole = keyed & ~bare
+        rows, row = self.mapping.mapped(_only(changes, whole), self.handling), _places(whole)[of]
         if self.unwrap is not None:
-            values = self._flat(self.unwrap, changes, row, shown, told)
-            topics = self._topics(self.unwrap, changes, row)
+            there, of_rows = row >= 0, told
+            if not there.all():
+                of_rows = self._told(shown[there], of[there], source, processed_us, transactions)
+            values = self._flat(self.unwrap, rows, row[there], shown[there], of_rows)
+            if not there.all():
+                values = values.take(pa.array(_places(there), mask=~there))
+            topics = self._topics(self.unwrap, rows, row)
             return self._unwrapped(self.unwrap, Messages(keys, values, of, headers, topics), shown, told)
-        values = self._values(changes, row, shown, told)
+        values = self._values(rows, row, shown, told)
         return self._with_tombstones(Messages(keys, values, of, headers), op)
+
+    def left_out(self, changes: pa.RecordBatch) -> int:
+        """Returns how many of these rows make no message: a repair's deletes that lack what says where one goes."""
+        return int(np.count_nonzero(self._left_out(changes)))
+
+    def _left_out(self, changes: pa.RecordBatch) -> NDArray[np.bool_]:
+        routed = self.unwrap is not None and self.unwrap.route_by_field is not None
+        if self.mapping.within_primary_key and not routed:
+            return np.zeros(len(changes), np.bool_)
+        return bare_keys(changes)
 
     def _other_keys(
         self, unmasked: pa.RecordBatch, taken: pa.Array, keys: pa.Array, created: NDArray[np.bool_]
@@ -208,10 +224,11 @@ class Envelope:
         return {each.name: of.column(each, changes.column(each.name), self.handling) for each in columns}
 
     def _values(self, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows) -> pa.Array:
+        """Returns the values of messages, each of the row with its number in `of`. It is -1 if there's no row."""
         write, count = self.format, len(of)
         rows = write.record(self._columns(self.mapping.written(self.handling), changes, write), len(changes))
-        before = np.where(np.isin(op, (CREATE, READ, TRUNCATE)), -1, np.where(op == UPDATE, of - 1, of))
-        after = np.where(np.isin(op, (DELETE, TRUNCATE)), -1, of)
+        before = np.where(np.isin(op, (CREATE, READ)), -1, np.where(op == UPDATE, of - 1, of))
+        after = np.where(op == DELETE, -1, of)
         fields = {"before": write.optional(rows, before), "after": write.optional(rows, after)}
         fields |= {name: write.told(told[name], TOLD_SCHEMAS[name], count) for name in _BESIDE}
         return write.message(write.record(fields, count), self.value_schema)
@@ -258,8 +275,9 @@ class Envelope:
         if mode is DeleteHandling.DROP:
             index = np.flatnonzero(~deletes)
         if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE and self.tombstones and self.mapping.key:
-            doubled, again = _repeated(deletes)
-            return self._with_deletes(messages.taken(doubled, again), again, unwrap)
+            alone = np.asarray(messages.values.is_null())
+            doubled, again = _repeated(deletes & ~alone)
+            return self._with_deletes(messages.taken(doubled, again), again | alone[doubled], unwrap)
         emptied = deletes[index] & (not mode.rewrites)
         return messages.taken(index, emptied)
 
@@ -319,6 +337,15 @@ class Envelope:
 _BESIDE: Final = ("source", "transaction", "op", "ts_ms", "ts_us", "ts_ns")
 _DELETED: Final = "__deleted"
 _WHETHER: Final = pa.array(["false", "true"])
+
+
+def _only(changes: pa.RecordBatch, rows: NDArray[np.bool_]) -> pa.RecordBatch:
+    return changes if rows.all() else changes.filter(pa.array(rows))
+
+
+def _places(rows: NDArray[np.bool_]) -> Numbers:
+    """Returns the place of each of these rows among them, -1 for all others."""
+    return np.where(rows, np.cumsum(rows) - 1, -1)
 
 
 def _repeated(twice: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.bool_]]:

@@ -94,6 +94,12 @@ class TableMapping:
         return self.key != tuple(self.schema.columns[i] for i in self.schema.key)
 
     @property
+    def within_primary_key(self) -> bool:
+        """Returns whether the primary key has all columns of the key."""
+        primary = [self.schema.columns[i] for i in self.schema.key]
+        return all(column in primary for column in self.key)
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """Returns the columns that `with_keys` needs."""
         return tuple(column.name for column in self.key) if self.rekeyed else ()

@@ -2,12 +2,14 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
 
+from pipeline.config.column_rules import MessageColumns, MessageKey
 from pipeline.config.message_handling import Handling
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.journal.change_rows import META
@@ -19,6 +21,7 @@ from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import Destination
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 
@@ -41,27 +44,48 @@ def made(
     tombstones: bool = True,
     unwrap: Unwrap | None = None,
     written: MessageFormat | None = None,
+    columns: MessageColumns | None = None,
 ) -> Messages:
-    """The messages of these rows: letter, id and v."""
+    """The messages of these rows: letter, id and v. The letter D is a repair's delete, of which v isn't known."""
+    return envelope(schema, schemas, tombstones, unwrap, written, columns).messages(
+        changes_of(*rows), source_of(len(rows)), 1_234_567
+    )
+
+
+def envelope(
+    schema: TableSchema = KEYED,
+    schemas: bool = False,
+    tombstones: bool = True,
+    unwrap: Unwrap | None = None,
+    written: MessageFormat | None = None,
+    columns: MessageColumns | None = None,
+) -> Envelope:
+    to, written = Destination("p.shop.t", "p.shop.t"), written or JsonFormat(schemas)
+    mapping = TableMapping(schema, columns or MessageColumns())
+    return Envelope(mapping, to, "p", "1", Handling(), written, written, tombstones=tombstones, unwrap=unwrap)
+
+
+def changes_of(*rows: Row) -> pa.RecordBatch:
     letters, ids, values = (list(column) for column in zip(*rows, strict=True))
     count = len(rows)
     meta = {
-        "__op": pa.array(letters),
+        "__op": pa.array([letter.lower() for letter in letters]),
         "__scn": pa.array([1] * count, pa.int64()),
         "__ordinal": pa.array(range(count), pa.int32()),
+        "__chunk": pa.array(["r-1" if letter in "Dr" else None for letter in letters]),
+        "__absent": pa.array(
+            [["v😀"] if letter == "D" else None for letter in letters], META.field("__absent").type
+        ),
     }
     meta |= {name: pa.nulls(count, META.field(name).type) for name in META.names if name not in meta}
-    changes = pa.record_batch({**meta, "id": pa.array(ids, pa.int32()), "v😀": pa.array(values, pa.string())})
+    return pa.record_batch({**meta, "id": pa.array(ids, pa.int32()), "v😀": pa.array(values, pa.string())})
+
+
+def source_of(count: int) -> SourceBlock:
     numbers, none = pa.array(range(count), pa.int64()), pa.nulls(count, pa.string())
-    source = SourceBlock(
+    return SourceBlock(
         "false", numbers, numbers, none, pa.array(["binlog.000001"] * count), numbers, numbers, numbers, none
     )
-    to = Destination("p.shop.t", "p.shop.t")
-    written = written or JsonFormat(schemas)
-    envelope = Envelope(
-        TableMapping(schema), to, "p", "1", Handling(), written, written, tombstones=tombstones, unwrap=unwrap
-    )
-    return envelope.messages(changes, source, 1_234_567)
 
 
 def told(messages: Messages) -> list[Any]:
@@ -126,6 +150,48 @@ def test_without_tombstones_and_without_a_key() -> None:
     assert told(made(("d", 1, "a"), tombstones=False)) == [(1, "d", [1, "a"], None)]
     messages = made(("d", 1, "a"), ("c", 1, "b"), schema=KEYLESS)
     assert told(messages) == [(None, "d", [1, "a"], None), (None, "c", None, [1, "b"])]
+
+
+@pytest.mark.parametrize("written", [JsonFormat(False), AVRO])
+@pytest.mark.parametrize("kind", [KEYED.columns[1], Column("v😀", Text("utf8mb4"), nullable=False)])
+def test_a_repairs_delete_has_its_key_alone(written: MessageFormat, kind: Column) -> None:
+    """Null isn't the row's value, and Avro has none of a NOT NULL column."""
+    schema = replace(KEYED, columns=(KEYED.columns[0], kind))
+    rows: list[Row] = [("D", 1, None), ("D", 2, None), ("r", 3, "c"), ("b", 3, "c"), ("u", 3, "d")]
+    for count in (2, 5):
+        messages = made(*rows[:count], ("t", None, None), schema=schema, written=written)
+        expected = made(*rows[2:count], ("t", None, None), schema=schema, written=written)
+        assert messages.values.is_null().to_pylist()[:4] == [False, True, False, True]
+        assert messages.keys.slice(4).equals(expected.keys)
+        assert messages.rows.tolist()[:4] == [0, 0, 1, 1]
+        if written is not AVRO:
+            assert told(messages)[:4] == [(1, "d", None, None), 1, (2, "d", None, None), 2]
+            assert [each[1:] for each in told(messages)[4:]] == [each[1:] for each in told(expected)]
+        for mode in DeleteHandling:
+            unwrap = Unwrap(mode, add_headers=("op", "table"))
+            flat = made(*rows[:count], schema=schema, written=written, unwrap=unwrap)
+            gone, others = 0 if mode is DeleteHandling.DROP else 2, len(flat.values)
+            assert flat.values.is_null().to_pylist() == [True] * gone + [False] * (others - gone)
+            assert others - gone == (2 if count == 5 else 0)
+            if count == 5:
+                whole = made(*rows[2:], schema=schema, written=written, unwrap=unwrap)
+                assert flat.values.slice(gone).equals(whole.values)
+            assert flat.rows.tolist()[:gone] == [0, 1][:gone]
+            headers = dict(flat.headers)
+            assert headers["__op"].null_count == 0
+            without_table = [mode is DeleteHandling.REWRITE_WITH_TOMBSTONE] * gone
+            assert headers["__table"].is_null().to_pylist()[:gone] == without_table
+
+
+def test_a_repairs_delete_of_which_nothing_says_where_it_goes_is_left_out() -> None:
+    key = MessageColumns(keys=(MessageKey(TableFilter((".*",)), ("v😀",)),))
+    rows: list[Row] = [("D", 1, None), ("r", 3, "c")]
+    assert made(*rows, columns=key, written=AVRO).rows.tolist() == [1]
+    assert envelope(columns=key).left_out(changes_of(*rows)) == 1
+    routed = Unwrap(route_by_field="v😀")
+    assert made(*rows, unwrap=routed).rows.tolist() == [1]
+    assert envelope(unwrap=routed).left_out(changes_of(*rows)) == 1
+    assert envelope().left_out(changes_of(*rows)) == 0
 
 
 def test_an_update_without_its_row_before_is_no_guess() -> None:
