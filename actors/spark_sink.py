@@ -43,6 +43,7 @@ from actors.runtime.redaction import safe_message
 from actors.runtime.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.config.table_rules import rule_of
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
@@ -53,6 +54,7 @@ from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.maintenance import Chore, TableSize
+from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
@@ -379,6 +381,10 @@ class SparkSink(Actor[ToSparkSink]):
         for table, each in found.items():
             stopped = each.stopped is not None
             self.metrics.set(catalogue.TABLE_STOPPED, stopped, table=str(table), part="lake")
+            try:
+                mirror_rules.check_found(each, table, rule_of(self._state.rules, table))
+            except Definite as error:
+                failed.append(self._set_aside(table, error))
         return spark_sink.TablesFound(found, sizes, tuple(failed))
 
     async def _find(self, up: SparkUp, table: TableId) -> _Found | spark_sink.TableFailed:
@@ -428,6 +434,10 @@ class SparkSink(Actor[ToSparkSink]):
     async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
         """Returns that the table alone has failed. Raises as `_raise_for_all` does."""
         await self._raise_for_all(up, error)
+        return self._set_aside(table, error)
+
+    def _set_aside(self, table: TableId, error: Exception) -> spark_sink.TableFailed:
+        """Returns that a table has failed. Logs it."""
         times = self._state.so_far.times_failed(table) + 1
         log.warning("a table failed in the lake", table=str(table), times=times, reason=safe_message(error))
         if times == spark_sink.TIMES_TO_TELL:
@@ -442,6 +452,7 @@ class SparkSink(Actor[ToSparkSink]):
         """Brings one table to the end of the batch."""
         table, pieces = order.table, order.pieces
         try:
+            mirror_rules.check_pieces(pieces, table, rule_of(self._state.rules, table))
             after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)

@@ -21,7 +21,8 @@ the lake has nothing of such a table, because somebody has removed it.
 generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
 a mirror can't begin again. It keeps its types, and the log says so.
 
-**Failures.** The sink sets a table aside that it can't find or deliver. The other tables continue. They say that all
+**Failures.** The sink sets a table aside that it can't find or deliver, or that isn't as its rule says
+(`pipeline.lake.mirrors.mirror_rules`). The other tables continue. They say that all
 have everything through the segment where the first one failed, so a restart begins there. The sink tries the failed
 table again after a pause, which doubles each time: batches begin at its segment again. The other tables already have
 these. If the table fails once more, the next batch is the one that the others lack. A table that another journal feeds
@@ -168,7 +169,8 @@ class TableFailed:
 class TablesFound:
     """The lake has this of the tables that were looked for, and their lake tables have these `sizes`.
 
-    `failed`: the tables that can't be found. One fact has all tables, because each fact copies what is known of all.
+    `failed`: the tables that can't be found, or that are there against their rule. One fact has all tables, because
+    each fact copies what is known of all.
     """
 
     found: Mapping[TableId, LakeTableState]
@@ -405,7 +407,8 @@ _D = TypeVar("_D", bound=Doing)
 def step(state: State, fact: Fact, now: float) -> _Next:
     """Returns the state after a fact, and the orders that follow; `now` in s.
 
-    Raises Definite if a rule isn't kept, and InvariantBroken for a fact that answers nothing under way.
+    Raises Definite if the lake is ahead of the journal or another's. Raises InvariantBroken for a fact that answers
+    nothing under way.
     """
     if isinstance(state.doing, StoppingSpark | SinkEnded) and not isinstance(fact, SparkStopped):
         return state, ()  # what was under way has ended, or was broken off
@@ -562,7 +565,7 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     """Returns the next batch, of the entries after what the lake has. There is at least one entry, and the batch takes
     only the entries that it needs.
 
-    It ends where one of the tables that it leaves out can be taken again. Raises Definite if a rule isn't kept.
+    It ends where one of the tables that it leaves out can be taken again.
     """
     so_far = state.so_far
 
@@ -648,11 +651,10 @@ def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
 
 
 def _check_found(state: State, table: TableId, found: LakeTableState) -> None:
-    """Raises Definite if the lake has a table in a form that this journal or a rule can't continue."""
+    """Raises Definite if the lake has more of a table than the journal had."""
     end = state.may_reach(table)
     if end is not None and table not in state.so_far.tables and found.furthest > end:
         raise Definite(_AHEAD.format(table=table, segment=found.furthest, end=end))
-    mirror_rules.check_mirrors(found, table, rule_of(state.rules, table))
 
 
 def _join_journal(state: State, searching: Searching) -> _Next:

@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,19 +18,30 @@ from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
+from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable
-from pipeline.lake.batch import Batch, LakeTableState
+from pipeline.lake.batch import Batch, LakeTableState, Piece, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.maintenance import Chore, TableSize
-from pipeline.lake.step import CursorFound, Fact, WorkFailed, WorkGivenUp, next_batch_of
+from pipeline.lake.step import (
+    CursorFound,
+    DeliverTable,
+    Fact,
+    TableDelivered,
+    TableFailed,
+    WorkFailed,
+    WorkGivenUp,
+    next_batch_of,
+)
 from pipeline.lake.tables import Tier
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.metrics import Counter
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -150,3 +162,40 @@ async def test_a_table_is_reported_as_soon_as_it_is_there_however_slow_another_o
     may_end.set()
     await sink._take_next()
     assert reached[-1].whole.segment == 4
+
+
+CHANGELOG_ONLY = LakeRule(TableFilter((r"shop\.items",)), Tiers.CHANGELOG)
+
+
+async def test_a_table_that_is_there_against_its_rule_stops_alone(sink: SparkSink, tmp_path: Path) -> None:
+    """Its lake says where it is all the same."""
+    mirrored = had(3, 2, generation=0)
+    lake: Any = SimpleNamespace(
+        find=lambda _: mirrored, upkeep=SimpleNamespace(size=lambda *_: None), views=None
+    )
+    spark: Any = SimpleNamespace(kill=lambda: None)
+    for table in (ORDERS, ITEMS.table):
+        (tmp_path / "lake" / table.database / table.name).mkdir(parents=True)
+    sink._state = replace(sink._state, settings=replace(sink._settings, rules=(CHANGELOG_ONLY,)))
+    found = await sink._find_tables(SparkUp(spark, lake), (ORDERS, ITEMS.table))
+    assert found.found == {ORDERS: mirrored, ITEMS.table: mirrored}
+    (failed,) = found.failed
+    assert failed.table == ITEMS.table
+    assert failed.reason.startswith("shop.items has a mirror in the lake")
+
+
+async def test_a_table_whose_rows_have_no_mirror_to_go_to_stops_alone(sink: SparkSink) -> None:
+    lake: Any = SimpleNamespace(
+        deliver=lambda _, __, batch: had(batch.through, batch.after), probe=lambda: None, views=None
+    )
+    spark: Any = SimpleNamespace(kill=lambda: None)
+    sink._up = SparkUp(spark, lake)
+    sink._state = replace(sink._state, settings=replace(sink._settings, rules=(CHANGELOG_ONLY,)))
+    batch = next_batch_of(sink._state, iter([entry(4, V1, ITEMS)])).batch
+    rows = Pieces(rows=(Piece(4, 0, "rows", ITEMS, 1, 100, False),))
+    one, other = [
+        await sink._deliver(sink._up, DeliverTable(table, had(3, 2), rows, batch))
+        for table in (ORDERS, ITEMS.table)
+    ]
+    assert isinstance(one, TableDelivered)
+    assert isinstance(other, TableFailed) and "wait for its mirror" in other.reason

@@ -1,7 +1,7 @@
 """Which tables have a mirror in the lake: by their rules, and after a rule has changed.
 
 A table without a mirror has everything in its changelog, including the rows of its first snapshot. If the lake has a
-mirror of such a table, or the journal has rows for one, another rule held before. Then the table stops by name:
+mirror of such a table, or the journal has rows for one, another rule held before. Then the sink sets the table aside:
 otherwise the mirror would become outdated, or the rows would be lost.
 
 A rule may want a mirror that the lake doesn't have, although the lake is past the SCN at which the mirror's generation
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import Definite
-from pipeline.lake.batch import Batch, LakeTableState
+from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Mirror
 
@@ -29,10 +29,16 @@ _WAITING = (
 )
 
 
-def check_mirrors(delivered: LakeTableState, table: TableId, rule: LakeRule) -> None:
+def check_found(found: LakeTableState, table: TableId, rule: LakeRule) -> None:
     """Raises Definite if the lake has a mirror of a table that must have none."""
-    if rule.tiers is Tiers.CHANGELOG and delivered.generation is not None:
+    if rule.tiers is Tiers.CHANGELOG and found.generation is not None:
         raise Definite(_THERE.format(table=table))
+
+
+def check_pieces(pieces: Pieces, table: TableId, rule: LakeRule) -> None:
+    """Raises Definite if a table that must have no mirror lacks rows of one."""
+    if rule.tiers is Tiers.CHANGELOG and pieces.rows:
+        raise Definite(_WAITING.format(table=table))
 
 
 def tables_without_mirror(
@@ -55,14 +61,11 @@ def apply_rules(
 ) -> Batch:
     """Returns the batch without the generations of mirrors that aren't kept.
 
-    Of the tables that are `waiting` it keeps only those that begin at the SCN `since` or after it. Raises Definite if a
-    table that must have no mirror has rows for one.
+    Of the tables that are `waiting` it keeps only those that begin at the SCN `since` or after it.
     """
     generations = {}
     for table, begun in batch.generations.items():
         if rule_of(rules, table).tiers is Tiers.CHANGELOG:
-            if table in batch.tables and batch.tables[table].rows:
-                raise Definite(_WAITING.format(table=table))
             continue
         kept = tuple(each for each in begun if table not in waiting or each.since >= since)
         if kept:

@@ -480,15 +480,20 @@ def test_a_new_lake_in_a_whole_journal_lacks_nothing() -> None:
     assert story.after(SegmentSealed(2)).orders == [ReadBatch(0, 2)]
 
 
-def test_a_table_whose_rule_is_not_kept_to_stops_it_wherever_it_is_met() -> None:
-    rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
-    mirrored = TablesFound({ORDERS: had(3, 2, generation=0)})
-    for story in (
-        Story(rule).after(JournalFound(entry(3, V1).checkpoint, 0)),
-        Story(rule).after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)),
-    ):
-        with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake"):
-            story.after(mirrored)
+def test_a_table_that_is_there_against_its_rule_is_set_aside_alone_wherever_it_is_met() -> None:
+    """What the lake has of it still says where the lake is, so that nothing begins again."""
+    end, refused = entry(4, V1, ITEMS), (TableFailed(ITEMS.table, "so"),)
+    mirrored = TablesFound({ITEMS.table: had(3, 3, generation=0)}, failed=refused)
+    start = Story().after(JournalFound(entry(3, ITEMS).checkpoint, 3))
+    assert start.after(mirrored).only(FindCursor).reported == 3
+    start.after(CursorFound(3, entry(3).checkpoint), SegmentSealed(4)).read(end)
+    assert start.only(FindTables).tables == (ORDERS,)
+    assert start.after(TablesFound({ORDERS: NOTHING})).only(DeliverTable).table == ORDERS
+    later = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1, ITEMS))
+    found = {ORDERS: NOTHING, ITEMS.table: had(3, 2, generation=0)}
+    assert later.after(TablesFound(found, failed=refused)).only(DeliverTable).table == ORDERS
+    for story in (start, later):
+        assert story.state.so_far.stopped(ITEMS.table) is not None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import DeliveryStop, Generation, LakeTableState, Piece, Pieces, next_batch
-from pipeline.lake.mirrors.mirror_rules import apply_rules, check_mirrors, tables_without_mirror
+from pipeline.lake.mirrors.mirror_rules import apply_rules, check_found, check_pieces, tables_without_mirror
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -21,24 +21,23 @@ BATCH = replace(
 
 
 def test_a_table_that_has_no_mirror_by_its_rule_has_no_generations() -> None:
-    changes = replace(BATCH, tables={t: replace(p, rows=()) for t, p in BATCH.tables.items()})
-    assert list(apply_rules(changes, RULES).generations) == [ITEMS.table]
-    assert apply_rules(changes, ()) == changes
+    assert list(apply_rules(BATCH, RULES).generations) == [ITEMS.table]
+    assert apply_rules(BATCH, ()) == BATCH
 
 
 def test_a_mirror_that_is_there_against_its_rule_is_refused_by_name() -> None:
-    check_mirrors(LakeTableState(), ORDERS, RULES[0])
-    check_mirrors(LakeTableState(generation=0), ORDERS, PLAIN)
+    check_found(LakeTableState(), ORDERS, RULES[0])
+    check_found(LakeTableState(generation=0), ORDERS, PLAIN)
     with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake.*remove the mirror"):
-        check_mirrors(LakeTableState(generation=0), ORDERS, RULES[0])
+        check_found(LakeTableState(generation=0), ORDERS, RULES[0])
 
 
 def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
-    rows = Piece(1, 0, "rows", V1, 1, 100, False)
-    batch = replace(BATCH, tables={ORDERS: Pieces(rows=(rows,))})
+    rows = Pieces(rows=(Piece(1, 0, "rows", V1, 1, 100, False),))
+    check_pieces(rows, ORDERS, PLAIN)
+    check_pieces(Pieces(changes=rows.rows), ORDERS, RULES[0])
     with pytest.raises(Definite, match=r"rows of the first snapshot of shop\.orders wait for its mirror"):
-        apply_rules(batch, RULES)
-    assert apply_rules(batch, ()) == batch
+        check_pieces(rows, ORDERS, RULES[0])
 
 
 def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
