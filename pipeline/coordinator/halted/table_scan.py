@@ -117,13 +117,17 @@ ENDING: Final = (
 )
 
 _WRITTEN: Final = "transactions changed it at each moment at which it could have been read"
+_UNPROVEN: Final = "a statement may have altered it, and its schema isn't verified in the log since"
 _TRIED: Final = (
     "{reason} (tried {tries} times); send the signal again, best when few transactions change the table"
 )
 
 
 def next_scan(checkpoint: Checkpoint) -> tuple[Snapshot, TableId] | None:
-    """Returns the table to scan, with its snapshot, or None if it's no such table's turn."""
+    """Returns the table to scan, with its snapshot, or None if it's no such table's turn.
+
+    Its schema may still be unproven. If the table is gone, no proof ever comes. The answer to OpenScan says so.
+    """
     if checkpoint.paused or not any(snapshot.blocking for snapshot in checkpoint.snapshots):
         return None
     turns = table_turns(checkpoint)
@@ -134,7 +138,7 @@ def next_scan(checkpoint: Checkpoint) -> tuple[Snapshot, TableId] | None:
         (
             (snapshot, table)
             for table, snapshot in turns.items()
-            if snapshot is first and is_keyless(checkpoint, table) and table not in checkpoint.unproven
+            if snapshot is first and is_keyless(checkpoint, table)
         ),
         None,
     )
@@ -240,6 +244,8 @@ def _obstacle(state: State, scan: ApproachingScan) -> str | None:
     if isinstance(state.reader, PauseReached):
         if not state.passed.has(scan.opened.high):
             return "the stream stopped before the end of the log that the scan saw"
+        if scan.order.table in state.checkpoint.unproven:
+            return _UNPROVEN
         schema = state.checkpoint.schemas[scan.order.table]
         if not schemas_agree(scan.opened.schema, schema):
             return f"the source and the log differ: {difference(scan.opened.schema, schema)}"
