@@ -6,10 +6,12 @@ statement made a plan stale, the answer is discarded, and only makes room for an
 A plan counts under the schema that holds in the stream, so no chunk of another schema is ever ordered. If the source is
 ahead, the table waits until the stream has the same schema (`SchemaDiffers`). That is at the statement that changed it,
 or when its new schema is verified. If neither comes, the table stops (`stop_contradicted_tables`), so that it doesn't
-wait endlessly.
+wait endlessly. A consistent snapshot leaves its position instead, and tries another one. If a table differs at
+`MOST_POSITIONS` of them and no statement comes on the way, it stops too.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkSize, resize
@@ -47,9 +49,13 @@ from pipeline.messages.chunks import (
 )
 from pipeline.schema.compatibility import difference, schemas_agree
 from pipeline.schema.row_keys import ambiguous_keys
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, advance_range
+
+# At how many positions of consistent snapshots a table may differ without a statement. A statement that passes the
+# source while the transactions are open explains the first one, and comes before the next one.
+MOST_POSITIONS: Final = 5
 
 _CONTRADICTED = (
     "the source and the log contradict each other about it, and no statement has come that explains why: {reason}; "
@@ -70,7 +76,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
         return state
     schema = state.checkpoint.schemas.get(table)
     if schema is None or not schemas_agree(message.schema, schema):
-        return with_plan(state, table, _schema_differs(state, message, schema))
+        return _await_statement(state, table, _schema_differs(state, message, schema))
     message = replace(message, schema=schema)
     match snapshot.tables[table], message.ranges:
         case Chunking(ranges, walk_version), _:
@@ -90,18 +96,31 @@ def _schema_differs(state: State, message: TablePlanned, schema: TableSchema | N
     return SchemaDiffers(reason, message.high if isinstance(state.consistent_position, NoPosition) else None)
 
 
+def _await_statement(state: State, table: TableId, differs: SchemaDiffers) -> State:
+    """Waits until the stream has the statement that changed the table. Nothing of it is ordered before that."""
+    state = with_plan(state, table, differs)
+    if differs.high is not None or not _is_proven(state, table):
+        return state
+    positions = state.contradictions.get(table, 0) + 1
+    if positions == MOST_POSITIONS:
+        return stop_table(state, table, _CONTRADICTED.format(reason=differs.reason))
+    return replace(state, contradictions={**state.contradictions, table: positions})
+
+
+def _is_proven(state: State, table: TableId) -> bool:
+    return table in state.checkpoint.schemas and table not in state.checkpoint.unproven
+
+
 def stop_contradicted_tables(state: State) -> State:
     """Stops the tables for which the source and the log permanently contradict each other.
 
     The stream has passed all that the source showed. A statement that had changed the table would have come by then.
     """
-    checkpoint = state.checkpoint
     for table, plan in state.plans.items():
-        known = table in checkpoint.schemas and table not in checkpoint.unproven
         if (
             isinstance(plan, SchemaDiffers)
             and plan.high is not None
-            and known
+            and _is_proven(state, table)
             and state.passed.has(plan.high)
         ):
             reason = _CONTRADICTED.format(reason=plan.reason)
@@ -187,11 +206,12 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
 
 
 def chunk_schema_changed(state: State, message: ChunkSchemaChanged) -> State:
-    """Waits until the stream has the statement that changed the table. Nothing of the table is ordered before that."""
+    """Drops the table's windows, and waits for the statement that changed it."""
     table, wanted = message.chunk.table, _reading_window(state, message.chunk) is not None
     state = _forget_order(state, message.chunk)
-    unsettled = SchemaDiffers(message.reason, message.high)
-    return with_plan(drop_windows(state, {table}), table, unsettled) if wanted else state
+    if not wanted:
+        return state
+    return _await_statement(drop_windows(state, {table}), table, SchemaDiffers(message.reason, message.high))
 
 
 def _forget_order(state: State, chunk: ChunkId) -> State:

@@ -59,8 +59,9 @@ def schema_changed(state: State, message: SchemaChanged) -> State:
             f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
         )
     witness = Witness(message.gtid, message.commit_time, message.original_time)
+    unexplained = {table: n for table, n in state.contradictions.items() if table not in message.tables}
     passed = with_checkpoint(
-        replace(state, stream=message.end),
+        replace(state, stream=message.end, contradictions=unexplained),
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
         scn=checkpoint.scn + 1,
         witnesses=with_witnesses(checkpoint.witnesses, (witness,)),

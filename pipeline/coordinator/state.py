@@ -284,10 +284,11 @@ class State:
     ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
     `chunk_sizes`: by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream
     is for a consistent snapshot. `scan`: how far the scan of a table without a key is. `source`: whether it has room
-    for chunks. `room`: whether the journal has room. `unwritten`: the chunks' rows that wait there. `markers`: the
-    ids of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were
-    ordered since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first.
-    `reselecting`: the rows that are ordered by their keys and haven't come. `repair`: the batch that is under way
+    for chunks. `room`: whether the journal has room. `unwritten`: the chunks' rows that wait there. `markers`: the ids
+    of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were ordered
+    since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first. `reselecting`: the rows
+    that are ordered by their keys and haven't come. `contradictions`: at how many positions of consistent snapshots a
+    table differed at the source, since a statement on it passed. `repair`: the batch that is under way
     (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
     whose values may not be in the checkpoint.
     """
@@ -312,6 +313,7 @@ class State:
     chunks: int = 0
     unread: dict[TableId, tuple[UnknownRows, ...]] = field(default_factory=dict)
     reselecting: ChunkId | None = None
+    contradictions: dict[TableId, int] = field(default_factory=dict)
     repair: Repair | None = None
     has_lake: bool = True
     protection: Protection = UNPROTECTED

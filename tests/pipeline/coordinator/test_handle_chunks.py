@@ -2,15 +2,29 @@
 
 from dataclasses import replace
 
+import pytest
+
+from pipeline.coordinator.handle_chunks import MOST_POSITIONS
 from pipeline.coordinator.state import SchemaDiffers
-from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused
+from pipeline.messages.changes import SchemaVerified
+from pipeline.messages.chunks import ChunkSchemaChanged, OpenTransactions, TransactionsOpened
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
+from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
 from pipeline.types.column_types import Enum
 from pipeline.types.enum_labels import UNKNOWN_CHARACTER
 from tests.pipeline.builders import (
+    ITEMS,
     ORDERS,
     Capture,
+    altered,
     execute,
+    gtids,
+    of,
+    place,
     planned,
+    statement,
 )
 
 
@@ -31,3 +45,60 @@ def test_a_label_that_the_server_does_not_tell_is_the_logs() -> None:
     other = Capture(log)
     other.give(execute("s1", log), planned(labelled(UNKNOWN_CHARACTER, "c"), high=30))
     assert isinstance(other.state.plans[log.table], SchemaDiffers)
+
+
+# Schemas in a consistent snapshot
+
+
+def consistent() -> Capture:
+    """A coordinator with a consistent snapshot of the orders, and another one that waits for its end."""
+    asked = Snapshot("c", {ORDERS.table: SnapshotWaiting()}, consistent=True, priority=1001)
+    other = Snapshot("s1", {ITEMS.table: SnapshotWaiting()})
+    schemas = {each.table: each for each in (ORDERS, ITEMS)}
+    mirrors: dict[TableId, Mirror] = dict.fromkeys(schemas, Filling(0))
+    begin_at = Checkpoint(gtids("a:1-5"), scn=7, schemas=schemas, mirrors=mirrors, snapshots=(asked, other))
+    return Capture(checkpoint=begin_at)
+
+
+def go_to_position(capture: Capture, offset: int) -> None:
+    """The transactions are opened where the stream will be, and it stops there."""
+    order = of(OpenTransactions, capture.orders)[-1]
+    seen = capture.checkpoint.position
+    capture.give(TransactionsOpened(order.number, place(offset), seen))
+    capture.give(LogAdvanced(place(offset)), ReadingPaused())
+
+
+@pytest.mark.parametrize("in_chunk", [False, True], ids=["its plan", "its chunk"])
+def test_a_table_that_differs_at_each_position_stops_and_others_are_read(in_chunk: bool) -> None:
+    capture = consistent()
+    for tries in range(1, MOST_POSITIONS + 1):
+        assert ORDERS.table not in capture.checkpoint.stopped
+        go_to_position(capture, 10 + tries)
+        if in_chunk:
+            order = Capture.chunk(capture.give(planned(ORDERS)))
+            capture.give(ChunkSchemaChanged(order.chunk, "there's no index u"))
+        else:
+            capture.give(planned(altered(ORDERS)))
+    assert "the source and the log contradict each other" in capture.checkpoint.stopped[ORDERS.table]
+    assert Capture.plans(capture.orders)[-1] == ITEMS.table
+    assert len(of(OpenTransactions, capture.orders)) == MOST_POSITIONS
+
+
+def test_a_table_that_statements_alter_again_and_again_does_not_stop() -> None:
+    """Each passes the source while the transactions are open, and the stream after that."""
+    capture = consistent()
+    for tries in range(MOST_POSITIONS):
+        go_to_position(capture, 20 + 10 * tries)
+        capture.give(planned(altered(ORDERS)))
+        capture.give(statement(f"a:{6 + tries}", 25 + 10 * tries, ORDERS), SchemaVerified(ORDERS))
+    assert not capture.checkpoint.stopped
+    assert not capture.state.contradictions
+
+
+def test_a_table_whose_schema_is_unproven_does_not_stop() -> None:
+    capture = consistent()
+    capture.give(statement("a:6", 15, ORDERS))
+    for tries in range(MOST_POSITIONS):
+        go_to_position(capture, 20 + tries)
+        capture.give(planned(altered(ORDERS)))
+    assert not capture.checkpoint.stopped
