@@ -62,6 +62,9 @@ log = structlog.get_logger()
 TRIES: Final = 12
 SELECT_BACKOFF: Final = Backoff(0.1, 10.0)
 
+# Of rows that are ordered again anyway. Others wait meanwhile, perhaps for a lock that concerns one table.
+FEW_TRIES: Final = 3
+
 # In place of VISIBLE_WITHIN_S for a replica, which may lag far; meanwhile most_replica_lag_s prevents orders of chunks.
 REPLICATED_WITHIN_S: Final = 600.0
 
@@ -264,14 +267,22 @@ class ChunkSelector(Actor[ToChunkSelector]):
         await self._answer(answer, order.request.rows_per_s)
 
     async def _read_again(self, order: chunks.ReadByKeys) -> None:
-        """Reads rows by their keys. If they don't come for now, all of capture begins again: the stream needs them."""
+        """Reads rows by their keys.
+
+        The stream needs those of `ReselectRows`, so the coordinator orders them again if they don't come for now.
+        """
+        again = isinstance(order, chunks.ReselectRows)
         rows = partial(self._between_watermarks, order=order, select=partial(self._select_by_keys, order))
         try:
             answer: (
                 chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
-            ) = await self._work_with_retries(rows, str(order.chunk))
+            ) = await self._work_with_retries(rows, str(order.chunk), FEW_TRIES if again else None)
         except StatementOutdated as outdated:
             answer = await self._schema_changed(order, outdated)
+        except self._endings:
+            raise
+        except Transient as failure:
+            answer = chunks.ChunkFailed(order.chunk, str(failure), again)
         except Definite as failure:
             answer = chunks.ChunkFailed(order.chunk, str(failure))
         await self._answer(answer)
@@ -313,7 +324,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return await self._work_in_transaction(work, self._consistent)
         return await self._work_with_retries(work, what)
 
-    async def _work_with_retries(self, work: Callable[[Source], Awaitable[_Answer]], what: str) -> _Answer:
+    async def _work_with_retries(
+        self, work: Callable[[Source], Awaitable[_Answer]], what: str, tries: int | None = None
+    ) -> _Answer:
         async def once() -> _Answer:
             async with self._pool.connection() as source:
                 return await work(source)
@@ -321,7 +334,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         def failed(failure: Transient, pause_s: float) -> None:
             log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
 
-        return await retry(once, SELECT_BACKOFF, TRIES, failed)
+        return await retry(once, SELECT_BACKOFF, tries or TRIES, failed)
 
     async def _work_in_transaction(
         self, work: Callable[[Source], Awaitable[_Answer]], reads: ConsistentReads

@@ -13,6 +13,7 @@ wait endlessly. A consistent snapshot leaves its position instead, and tries ano
 from dataclasses import replace
 from typing import Final
 
+from pipeline.coordinator import reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkSize, resize
 from pipeline.coordinator.consistent_state import NoPosition
@@ -193,11 +194,13 @@ def _with_chunk(state: State, window: Reading, message: ChunkRead) -> State:
 
 
 def chunk_failed(state: State, message: ChunkFailed) -> State:
-    """Fails the table's snapshot, if it waited for the chunk. Stops its capture if rows can't be read again."""
+    """Fails the table's snapshot, if it waited for the chunk. Rows that are read again wait, or stop its capture."""
     window, table = _reading_window(state, message.chunk), message.chunk.table
     state = _forget_order(state, message.chunk)
     if window is None:
         return state
+    if message.again:
+        return reselect.postpone(state, window)
     if isinstance(window.order, ReselectRows):
         return stop_table(state, table, _NOT_AGAIN.format(reason=message.reason))
     if isinstance(window.order, RepairRows):

@@ -16,7 +16,8 @@ mirror that it fills begins after what has passed until now.
 
 A row that can't be read again stops its table by name, because it would be missing for good. That happens if its key
 has no value here (a zero date), or if the server refuses the query. The coordinator repeats an order that failed for a
-passing reason until it succeeds.
+passing reason until it succeeds. The reason may be a lock on one table. So other tables and repairs come first, though
+not for ever (`POSTPONED`).
 
 Rows are read again even while snapshots are paused, because they belong to the changes. But nothing is ordered from an
 overloaded source, or while the stream is stopped or about to stop for a consistent snapshot.
@@ -63,6 +64,9 @@ FIRST_KEYS: Final = 100
 
 # How many windows of such rows may wait for the stream.
 MOST_OPEN: Final = 16
+
+# How many orders of others may come before rows that couldn't be read.
+POSTPONED: Final = 1000
 
 # How many bytes of keys of a table may wait.
 MOST_KEY_BYTES: Final = 32 << 20
@@ -131,13 +135,30 @@ def mark_unread(state: State) -> State:
     return state if unread == state.checkpoint.unread else with_checkpoint(state, unread=unread)
 
 
-def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
-    """Orders the rows that wait longest, if that is possible now."""
+def postpone(state: State, window: Reading) -> State:
+    """Returns the state in which the rows of this window, which couldn't be read for now, wait again."""
+    order, table = window.order, window_table(window)
+    assert isinstance(order, ReselectRows)
+    listed = (UnknownRows(order.since, order.keys), *state.unread.get(table, ()))
+    return replace(
+        state,
+        windows=tuple(other for other in state.windows if other is not window),
+        unread={**state.unread, table: listed},
+        postponed={**state.postponed, table: state.chunks + POSTPONED},
+    )
+
+
+def order_reselect(state: State, *, postponed: bool = False) -> tuple[State, tuple[ReselectRows, ...]]:
+    """Orders the rows that wait longest, if that is possible now; `postponed`: also if others should come first."""
     if not state.unread or state.reselecting is not None or not isinstance(state.reader, ReaderRunning):
         return state, ()
     if isinstance(state.source, SourceAtLimit) or _open_orders(state) >= MOST_OPEN:
         return state, ()
-    readable = [table for table in state.unread if is_schema_settled(state, table)]
+    readable = [
+        table
+        for table in state.unread
+        if is_schema_settled(state, table) and (postponed or state.chunks >= state.postponed.get(table, 0))
+    ]
     if not readable:
         return state, ()
     table = min(readable, key=lambda table: state.unread[table][0].since)
@@ -157,6 +178,7 @@ def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
         state,
         unread=unread | ({table: left} if left else {}),
         reselecting=order.chunk,
+        postponed={other: until for other, until in state.postponed.items() if other != table},
         windows=(*state.windows, Reading(order)),
         chunks=state.chunks + 1,
     ), (order,)

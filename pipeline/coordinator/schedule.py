@@ -140,7 +140,8 @@ def _order_regular_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders what belongs to no consistent snapshot."""
     state, unread = reselect.order_reselect(state)
     state, repaired = repair.order_repair(state)
-    again: tuple[Order, ...] = (*unread, *repaired)
+    state, postponed = reselect.order_reselect(state, postponed=True)
+    again: tuple[Order, ...] = (*unread, *repaired, *postponed)
     match state.mode:
         case Pausing():
             state, orders = _order_in_pause(state, next(_turns(state), None))

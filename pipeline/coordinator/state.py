@@ -287,8 +287,9 @@ class State:
     for chunks. `room`: whether the journal has room. `unwritten`: the chunks' rows that wait there. `markers`: the ids
     of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were ordered
     since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first. `reselecting`: the rows
-    that are ordered by their keys and haven't come. `contradictions`: at how many positions of consistent snapshots a
-    table differed at the source, since a statement on it passed. `repair`: the batch that is under way
+    that are ordered by their keys and haven't come. `postponed`: tables whose rows couldn't be read again, and the
+    number of `chunks` before which other orders come first. `contradictions`: at how many positions of consistent
+    snapshots a table differed at the source, since a statement on it passed. `repair`: the batch that is under way
     (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
     whose values may not be in the checkpoint.
     """
@@ -313,6 +314,7 @@ class State:
     chunks: int = 0
     unread: dict[TableId, tuple[UnknownRows, ...]] = field(default_factory=dict)
     reselecting: ChunkId | None = None
+    postponed: dict[TableId, int] = field(default_factory=dict)
     contradictions: dict[TableId, int] = field(default_factory=dict)
     repair: Repair | None = None
     has_lake: bool = True

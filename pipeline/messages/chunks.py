@@ -92,10 +92,14 @@ class ChunkRead:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFailed:
-    """The chunk couldn't be read, and why, after retries where these could help."""
+    """The chunk couldn't be read, and why, after retries where these could help.
+
+    `again`: the rows are needed, and another order may bring them.
+    """
 
     chunk: ChunkId
     reason: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

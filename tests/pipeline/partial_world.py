@@ -211,6 +211,8 @@ class World:
             self.give(
                 chunks.TablePlanned(TABLE, self.walk(), ranges if order.ranges else chunks.NotDivided(), high)
             )
+        elif isinstance(order, chunks.ReselectRows) and self.dice.random() < 0.1:
+            self.give(chunks.ChunkFailed(order.chunk, "Lock wait timeout exceeded", again=True))
         elif isinstance(order, chunks.ReadByKeys):
             wanted = order.keys.column(0).to_pylist()
             found = {key: row for key, row in rows.items() if key in wanted}

@@ -34,15 +34,17 @@ from pipeline.messages.chunks import (
     PlanTable,
     ReadByKeys,
     ReadChunk,
+    RepairRows,
+    ReselectRows,
     TablePlanned,
     TransactionsOpened,
     WithoutRows,
 )
 from pipeline.messages.inboxes import ToChunkSelector
-from pipeline.schema.row_keys import Key
+from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.snapshot import WHOLE_TABLE
+from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
 from tests.integration.snapshot import large_rows
@@ -333,6 +335,31 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
         assert "Lock wait timeout exceeded" in answer.reason or "interrupted" in answer.reason
         assert tries == 2
         assert (await running.read(order)).rows.num_rows == 1
+
+
+@pytest.mark.parametrize("kind", [ReselectRows, RepairRows])
+async def test_rows_of_a_locked_table_that_are_read_by_their_keys_fail_and_the_selector_continues(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch, kind: type[ReselectRows | RepairRows]
+) -> None:
+    monkeypatch.setattr(chunk_selector, "TRIES", 2)
+    monkeypatch.setattr(chunk_selector, "FEW_TRIES", 1)
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    async with bench(mysql, database, read_timeout_s=1.0) as running:
+        schema = (await running.plan(TableId(database, "t"))).schema
+        keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
+        chunk = ChunkId("s", schema.table, 1)
+        order = kind(chunk, schema, keys, key_tokens(keys, (0,)), False, GtidSet())
+        with closing(mysql.connect(database=database)) as locker, locker.cursor() as cursor:
+            cursor.execute("LOCK TABLES t WRITE")
+            await running.order(order)
+            answer = await running.answer()
+            cursor.execute("UNLOCK TABLES")
+        assert isinstance(answer, ChunkFailed)
+        assert (answer.chunk, answer.again) == (chunk, kind is ReselectRows)
+        await running.order(order)
+        answer = await running.answer()
+        assert isinstance(answer, ChunkRead)
+        assert answer.rows.num_rows == 1
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,27 @@ from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, Schema
 from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkSchemaChanged,
+    RepairRows,
     ReselectRows,
     SourceOverloaded,
     SourceRecovered,
 )
-from pipeline.messages.journal import ChangePart
+from pipeline.messages.journal import ChangePart, DifferencesReported
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import Completed, SnapshotWaiting
+from pipeline.snapshot.snapshot import (
+    Completed,
+    Progress,
+    Repairing,
+    Snapshot,
+    SnapshotWaiting,
+    Verification,
+)
 from tests.pipeline.builders import (
     COMMIT_TIME,
+    ITEMS,
     ORDERS,
     Capture,
     altered,
@@ -274,6 +283,56 @@ def test_rows_that_cannot_be_read_again_stop_their_table_by_name() -> None:
     assert not capture.checkpoint.unread
     capture.give(inserted(30, "a:7", 2))
     assert capture.stream == ["orders a:6"], "changes of a table that has stopped don't go on"
+
+
+LOCKED = "Lock wait timeout exceeded"
+TWO = replace(
+    FILLED,
+    schemas={each.table: each for each in (ORDERS, ITEMS)},
+    mirrors=dict.fromkeys((ORDERS.table, ITEMS.table), Ready(1)),
+)
+
+
+def insert_items(end: int, name: str, *keys: int) -> ChangesVerified:
+    return partly(end, name, *((ImageKind.INSERT, {"id": key}) for key in keys), schema=ITEMS)
+
+
+def test_rows_that_do_not_come_for_now_are_ordered_again() -> None:
+    capture = Capture(checkpoint=TWO)
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1), inserted(30, "a:7", 2)))
+    assert asked(capture.give(ChunkFailed(order.chunk, LOCKED, again=True))) == [[1, 2]]
+    assert not capture.checkpoint.stopped
+    assert capture.checkpoint.unread == {ORDERS.table: 7}
+    capture.give(read(of(ReselectRows, capture.orders)[-1], 1, 2, low="a:1-7", high=30))
+    assert capture.stream == ["orders a:6", "orders a:7", "orders rows 1 2"]
+    assert not capture.checkpoint.unread
+
+
+def test_a_table_whose_rows_do_not_come_lets_others_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reselect, "POSTPONED", 2)
+    capture = Capture(checkpoint=TWO)
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1), insert_items(30, "a:7", 5)))
+    (other,) = of(ReselectRows, capture.give(ChunkFailed(order.chunk, LOCKED, again=True)))
+    assert other.schema == ITEMS
+    capture.give(insert_items(40, "a:8", 6))
+    (other,) = of(ReselectRows, capture.give(read(other, 5, low="a:1-7", high=30)))
+    assert other.schema == ITEMS
+    capture.give(insert_items(50, "a:9", 7))
+    (order,) = of(ReselectRows, capture.give(read(other, 6, low="a:1-8", high=40)))
+    assert order.schema == ORDERS, "not for ever"
+    assert not capture.state.postponed
+
+
+def test_a_table_whose_rows_do_not_come_lets_a_repair_first() -> None:
+    verified = Verification(7, repairs=True)
+    found = Snapshot("v1", {ITEMS.table: Repairing(Progress())}, verification=verified)
+    capture = Capture(checkpoint=replace(TWO, snapshots=(found,)))
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
+    keys = pa.RecordBatch.from_pydict({"id": pa.array([5], pa.int64())})
+    capture.give(DifferencesReported("v1", ITEMS.table, 1, keys, last=True))
+    (repair,) = of(RepairRows, capture.give(ChunkFailed(order.chunk, LOCKED, again=True)))
+    assert repair.schema == ITEMS
+    assert asked(capture.give(ChunkFailed(repair.chunk, LOCKED))) == [[1]]
 
 
 def test_a_key_without_a_value_stops_its_table_by_name() -> None:
