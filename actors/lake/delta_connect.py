@@ -135,6 +135,9 @@ class ConnectTable:
         assert found is not None
         return found
 
+    def files_at(self, _: int) -> None:
+        """Returns nothing: the server reads the files."""
+
     def size(self) -> TableSize | None:
         """Returns the size of the newest version; None if there is no table."""
         with _reading(self.path):

@@ -39,7 +39,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.file_placement import naming_table
-from actors.lake.files.mirror_files import MirrorFiles
+from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.lake.transaction_log.own_log import OwnLog
@@ -167,6 +167,9 @@ class LakeTable(Protocol):
     def set_transaction(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
 
+    def files_at(self, version: int) -> Sequence[ListedFile] | None:
+        """Returns the files of a version, and the places that are hidden in them; None if that can't be told."""
+
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Brings this mirror to the merge's segment in one commit, unless `application` has reached it."""
 
@@ -271,6 +274,17 @@ class DeltaTable:
     def snapshot_at(self, version: int) -> TableVersion:
         """Returns an older version."""
         return self._version(self._log().getSnapshotAt(version, self._none, self._none, False))
+
+    def files_at(self, version: int) -> list[ListedFile] | None:
+        """Returns the files of a version, and the places that are hidden in them; None if that isn't read here."""
+        log, mirror = self._log(), MirrorFiles(self.path)
+        files = self._files(version, lambda: log.getSnapshotAt(version, self._none, self._none, False))
+        found: list[ListedFile] = []
+        for file in files:
+            if (hidden := self._hidden(mirror, file)) is None:
+                return None
+            found.append((file, hidden))
+        return found
 
     def size(self) -> TableSize | None:
         """Returns the size of the newest version; None if there is no table."""
@@ -420,7 +434,8 @@ class DeltaTable:
         beside = ThreadPoolExecutor(_READERS, "changed-keys")
         try:
             looked_up = [
-                (file, beside.submit(mirror.changed_rows, file, keys)) for file in self._files(transaction)
+                (file, beside.submit(mirror.changed_rows, file, keys))
+                for file in self._files(transaction.snapshot().version(), transaction.snapshot)
             ]
             added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
             found = []
@@ -440,20 +455,26 @@ class DeltaTable:
 
         If a vector has a form that isn't read here, its places are among them, and Delta adds nothing for them.
         """
-        told = file.get("deletionVector")
-        if not places or told is None or "offset" not in told:
-            return places
-        table = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        path = self._add_file(file).deletionVector().absolutePath(table).toUri().toString()
-        hidden = mirror.hidden_rows(path, told["offset"], told["sizeInBytes"])
+        hidden = self._hidden(mirror, file) if places else None
         return places if hidden is None else places - hidden
 
-    def _files(self, transaction: Any) -> list[dict[str, Any]]:
-        """Returns the actions that have added the files of a transaction's table."""
-        version, end = transaction.snapshot().version(), None if self._own is None else self._own.newest()
+    def _hidden(self, mirror: MirrorFiles, file: Mapping[str, Any]) -> BitMap64 | None:
+        """Returns the places that a file's deletion vector hides; None if it has a form that isn't read here."""
+        told = file.get("deletionVector")
+        if told is None:
+            return BitMap64()
+        if "offset" not in told:
+            return None
+        table = self._jvm.org.apache.hadoop.fs.Path(self.path)
+        path = self._add_file(file).deletionVector().absolutePath(table).toUri().toString()
+        return mirror.hidden_rows(path, told["offset"], told["sizeInBytes"])
+
+    def _files(self, version: int, snapshot: Callable[[], Any]) -> list[dict[str, Any]]:
+        """Returns the actions that have added the files of a version; `snapshot` returns it as Delta has it."""
+        end = None if self._own is None else self._own.newest()
         if end is not None and end.version == version and end.files is not None:
             return end.files
-        lines = transaction.snapshot().allFiles().toJSON().collectAsList()
+        lines = snapshot().allFiles().toJSON().collectAsList()
         text: str = self._jvm.java.lang.String.join("\n", lines)
         return list(map(json.loads, filter(None, text.split("\n"))))
 

@@ -4,6 +4,7 @@
     LAKE/_tidemark/verification-runs   the result for each table of each verification
     LAKE/_tidemark/verifying/database/table/rows/   files of the journal that aren't compared yet
     LAKE/_tidemark/verifying/database/table/keys/   the keys in those that are, by verification and segment
+    LAKE/_tidemark/verifying/database/table/changed/   while a comparison runs: keys that have changed, and their rows
 
 A comparison takes all files of a table up to a segment. It commits what it finds. It writes the keys of verifications
 that haven't ended, and commits the results of those that have. Then it removes the files. After a kill between any two
@@ -11,17 +12,21 @@ of these the comparison is made again. A finding that is in the table already do
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import fs
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_table import TableOpener, made_once
-from actors.lake.files.file_placement import LakeFiles
+from actors.lake.files.compared_files import Side, divide_rows, plain_columns
+from actors.lake.files.file_placement import LakeFiles, naming_table
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
@@ -29,14 +34,17 @@ from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.runtime.filesystem import list_folder
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
+from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.files.value_conversion import usual_values
 from pipeline.lake.tables import (
+    META_COLUMNS,
     Tier,
     columns,
     ddl,
     findings_path,
     judgements_path,
     literal,
+    location,
     table_at,
     verified_path,
 )
@@ -52,6 +60,7 @@ from pipeline.lake.verification.queries import (
     of_table,
     stated_sql,
 )
+from pipeline.lake.verification.row_sums import RowHasher, RowSums
 from pipeline.lake.verification.runs import (
     COLUMNS_CHANGED,
     MIRROR_CHANGED,
@@ -62,6 +71,7 @@ from pipeline.lake.verification.runs import (
     LakeVerdict,
     VerificationRun,
 )
+from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.reselect_keys import key_rows
 
@@ -76,6 +86,12 @@ _PARTITIONS: Final = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum
 
 _ROWS: Final = "tidemark_verified_rows"
 _KEYS: Final = "tidemark_verified_keys"
+_MIRRORED: Final = "tidemark_mirrored_rows"
+
+# Keys that have changed may take so many bytes of memory. A part of a key takes so many beside its text, with what is
+# needed to look it up.
+_CHANGED_BYTES: Final = 64 << 20
+_KEY_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +185,91 @@ class LakeVerification:
             or self._listed(self._keys(run))
         ):
             return False
-        self._read_rows(session, view, held, [run])
-        parts = session.sql(_compared(self._root, view, work).compared_parts(_ROWS, run.since)).collect()
-        return sum(part["rows"] for part in parts) == run.rows and not any(part["differs"] for part in parts)
+        compared = _compared(self._root, view, work)
+        with self._changed_folder(work.table) as folder:
+            sums = None
+            with suppress(ReadBySparkOnly):
+                if changed := self._changed_keys(session, view, compared, run.since):
+                    sums = self._divide(view, run, held, changed, folder)
+            if sums is None:
+                self._read_rows(session, view, held, [run])
+                return _have_equal_parts(session, compared.compared_parts(_ROWS, run.since), run.rows)
+            verified, mirrored = sums
+            if verified != mirrored:
+                return False
+            self._read_divided(session, view, folder)
+            query = compared.compared_parts(_ROWS, run.since, _MIRRORED)
+            return _have_equal_parts(session, query, run.rows - verified.rows)
+
+    def _divide(
+        self,
+        view: FoundView,
+        run: VerificationRun,
+        held: Sequence[_HeldFile],
+        changed: Sequence[pa.Array],
+        folder: str,
+    ) -> list[RowSums] | None:
+        """Returns the sums of V's and the mirror's rows whose keys haven't changed. The others come into the folder.
+
+        None if the mirror's files aren't read here. Raises as `divide_rows`.
+        """
+        table = self._tables(location(self._root, run.table, Tier.MIRROR))
+        assert view.at.mirror is not None
+        mirror = table.files_at(view.at.mirror)
+        if mirror is None:
+            return None
+        own: list[pa.Field] = list(view.schema.arrow)
+        stored = {fold_name(name): each for name, each in table.snapshot_at(view.at.mirror).columns.items()}
+        named = [(stored[fold_name(field.name)], field.type) for field in own]
+        rows, read = self._folder(run.table, "rows"), [({"path": file.name}, BitMap64()) for file in held]
+        sides = [
+            Side(rows, read, plain_columns(own), f"{folder}/{_ROWS}", run.run),
+            Side(table.path, mirror, named, f"{folder}/{_MIRRORED}"),
+        ]
+        with naming_table(table.path):
+            # A question to Spark fails once its JVM has ended, as a stop may want it.
+            return divide_rows(
+                RowHasher(view.schema, changed), view.schema.arrow, sides, lambda: self._session.version
+            )
+
+    def _changed_keys(
+        self, session: SparkSession, view: FoundView, compared: ComparedTable, since: int
+    ) -> list[pa.Array]:
+        """Returns the keys that have changed, as a column for each part. No column if Spark has to read all rows.
+
+        It has to if the rows of a partial table are in both of its lake tables, or if the keys don't fit into memory.
+        """
+        if view.reached.partial:
+            return []
+        extent = session.sql(compared.changed_size(since)).first()
+        assert extent is not None
+        kinds = [view.schema.arrow.field(place).type for place in view.schema.key]
+        if not extent[0]:
+            return [pa.nulls(0, kind) for kind in kinds]
+        if extent[0] * _KEY_BYTES * len(kinds) + extent[1] > _CHANGED_BYTES:
+            return []
+        found = session.sql(compared.changed_keys(since)).toArrow()
+        return [column.cast(kind).combine_chunks() for column, kind in zip(found.columns, kinds, strict=True)]
+
+    def _read_divided(self, session: SparkSession, view: FoundView, folder: str) -> None:
+        """Makes `_ROWS` and `_MIRRORED` of the rows of both sides whose keys have changed."""
+        own = columns(view.schema, Tier.MIRROR)
+        scn = [column for column in META_COLUMNS if column.name == "__scn"]
+        for name, described in ((_ROWS, scn), (_MIRRORED, [])):
+            read = session.read.schema(ddl([*described, *own])).parquet(f"{folder}/{name}")
+            read.createOrReplaceTempView(name)
+
+    @contextmanager
+    def _changed_folder(self, table: TableId) -> Iterator[str]:
+        """An empty folder until the block ends. What a kill has left of an earlier one goes."""
+        lake, folders = lake_filesystem(self._folder(table, "changed"))
+        name = uuid4().hex
+        _remove(lake, folders)
+        lake.create_dir(f"{folders}/{name}", recursive=True)
+        try:
+            yield f"{self._folder(table, 'changed')}/{name}"
+        finally:
+            _remove(lake, folders)
 
     def _search(
         self,
@@ -402,15 +500,24 @@ class LakeVerification:
             lake.delete_file(f"{folder}/{file.name}")
 
     def _remove_keys(self, run: VerificationRun) -> None:
-        lake, inside = lake_filesystem(self._keys(run))
-        if lake.get_file_info(inside).type is fs.FileType.Directory:
-            lake.delete_dir(inside)
+        _remove(*lake_filesystem(self._keys(run)))
 
     def _keys(self, run: VerificationRun) -> str:
         return f"{self._folder(run.table, 'keys')}/{_digest(run.run)}"
 
     def _folder(self, table: TableId, what: str) -> str:
         return f"{verified_path(self._root, table)}/{what}"
+
+
+def _have_equal_parts(session: SparkSession, query: str, rows: int) -> bool:
+    """Returns whether a query of `compared_parts` shows no difference, and so many verified rows."""
+    parts = session.sql(query).collect()
+    return sum(part["rows"] for part in parts) == rows and not any(part["differs"] for part in parts)
+
+
+def _remove(lake: fs.FileSystem, folder: str) -> None:
+    if lake.get_file_info(folder).type is fs.FileType.Directory:
+        lake.delete_dir(folder)
 
 
 def _compared(root: str, view: FoundView, work: VerifyRows) -> ComparedTable:

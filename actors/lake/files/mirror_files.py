@@ -1,26 +1,29 @@
-"""Looks up rows in the files of a mirror, without Spark.
+"""Reads the files of a mirror without Spark, and looks up rows in them.
 
-A file has to be read as Spark reads it. A column that was renamed in case alone keeps its old name in older files. The
-rows are numbered from the file's beginning, those included that a deletion vector hides.
+A file has to be read as Spark reads it (`pipeline.lake.files.read_values`). The rows are numbered from the file's
+beginning, those included that a deletion vector hides.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyroaring import BitMap64
 
 from actors.lake.filesystem import lake_filesystem
 from pipeline.errors import Definite
+from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.files.read_values import check_calendar, spark_values, stored_name
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.deletion_vector import SIZE_BYTES, vector_places
-from pipeline.schema.spelling import fold_name
 
 # So many rows are looked up at once, or fewer if their keys have so many bytes. Each time the changed keys are hashed
 # again.
@@ -31,9 +34,20 @@ _BYTES_AT_ONCE: Final = 16 << 20
 # of them once. A text of a key has at most some kilobytes.
 _ROWS_READ: Final = 1 << 12
 
+# The same for rows with all of their columns. A value that has no length of its own takes so many bytes at most.
+_WHOLE_ROWS_AT_ONCE: Final = 1 << 16
+_WIDEST: Final = 16
+
+# A file, as its action in Delta's log has it, and the places of those of its rows that aren't there.
+ListedFile = tuple[Mapping[str, Any], BitMap64]
+
+# A column that is read from a file: its name and parts there, and its type in the table.
+FileColumn = tuple[Stored, pa.DataType]
+
 
 class MirrorFiles:
-    """The files of the lake table at a path. A file is given by the action of Delta's log that adds it.
+    """The files of the lake table at a path, or others in a folder. A file is given by the action of Delta's log that
+    adds it, or would.
 
     All methods raise OSError if the filesystem does.
     """
@@ -59,6 +73,47 @@ class MirrorFiles:
                 before += rows.num_rows
         return found
 
+    def batches(
+        self, file: Mapping[str, Any], columns: Sequence[FileColumn]
+    ) -> Iterator[tuple[int, list[pa.Array]]]:
+        """Yields the rows of a file in pieces: the place of the first one, and the columns. Those that the file lacks
+        are null.
+
+        Raises ReadBySparkOnly if the file has something that isn't read here.
+        """
+        with self._opened(file) as parquet:
+            footer = parquet.metadata
+            check_calendar(footer.metadata)
+            there = parquet.schema_arrow.names
+            names = [stored_name(there, column.name) for column, _ in columns]
+            before = 0
+            for group, size in enumerate(self._sizes(file, footer)):
+                for rows in parquet.iter_batches(
+                    size,
+                    row_groups=[group],
+                    columns=[name for name in names if name is not None],
+                    use_threads=False,
+                ):
+                    yield (
+                        before,
+                        [
+                            pa.nulls(len(rows), kind)
+                            if name is None
+                            else spark_values(rows.column(name), kind, column.parts)
+                            for name, (column, kind) in zip(names, columns, strict=True)
+                        ],
+                    )
+                    before += len(rows)
+
+    def _sizes(self, file: Mapping[str, Any], footer: pq.FileMetaData) -> list[int]:
+        """Returns how many rows of each group of a file are read at once."""
+        names = _coded_texts(footer)
+        with self._opened(file, names) if names else nullcontext() as coded:
+            return [
+                _rows_read(footer.row_group(group), _longest(coded, group, names))
+                for group in range(footer.num_row_groups)
+            ]
+
     def count_rows(self, file: Mapping[str, Any]) -> int:
         """Returns the number of a file's rows, by its statistics if they have it."""
         said = json.loads(file.get("stats") or "{}").get("numRecords")
@@ -77,9 +132,13 @@ class MirrorFiles:
             return vector_places(source.read_at(size, offset + SIZE_BYTES))
 
     @contextmanager
-    def _opened(self, file: Mapping[str, Any]) -> Iterator[pq.ParquetFile]:
+    def _opened(self, file: Mapping[str, Any], coded: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+        """`coded`: the columns to be read as numbers in a dictionary."""
         filesystem, path = self._located(file["path"])
-        with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as parquet:
+        with (
+            filesystem.open_input_file(path) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us", read_dictionary=coded) as parquet,
+        ):
             yield parquet
 
     def _located(self, path: str) -> tuple[fs.FileSystem, str]:
@@ -104,11 +163,43 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
+def _chunks(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    return [group.column(place) for place in range(group.num_columns)]
+
+
+def _coded_texts(footer: pq.FileMetaData) -> list[str]:
+    """Returns the columns of texts or bytes of which a file has dictionaries."""
+    chunks = chain.from_iterable(_chunks(footer.row_group(group)) for group in range(footer.num_row_groups))
+    return sorted({each.path_in_schema for each in chunks if _is_text(each) and each.has_dictionary_page})
+
+
+def _is_text(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Returns whether it has values of any length. Those within others take as much as they take in the file."""
+    return bool(chunk.physical_type == "BYTE_ARRAY" and "." not in chunk.path_in_schema)
+
+
+def _longest(coded: pq.ParquetFile, group: int, names: Sequence[str]) -> int:
+    """Returns how many bytes the longest texts take that the dictionaries of a group have, one of each column."""
+    longest = 0
+    if names and (first := next(coded.iter_batches(1, row_groups=[group], columns=names), None)) is not None:
+        for column in first.columns:
+            longest += pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+    return longest
+
+
+def _rows_read(group: pq.RowGroupMetaData, longest: int) -> int:
+    """Returns how many rows of a group are read at once with all of their columns. `longest`: as `_longest` has it."""
+    size = sum(
+        each.total_uncompressed_size if each.physical_type == "BYTE_ARRAY" else _WIDEST * each.num_values
+        for each in _chunks(group)
+    )
+    fit: int = _BYTES_AT_ONCE // (longest + size // max(group.num_rows, 1) + 1)
+    return max(1, min(_WHOLE_ROWS_AT_ONCE, fit))
+
+
 def _columns(path: str, there: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Returns the names of the wanted columns as a file has them."""
-    folded = {fold_name(name): name for name in there}
-    exact = {name: name for name in there}
-    names = [exact.get(name) or folded.get(fold_name(name)) for name in wanted]
+    names = [stored_name(there, name) for name in wanted]
     if None in names:
         lacking = ", ".join(name for name, found in zip(wanted, names, strict=True) if found is None)
         raise Definite(f"{path} has no column {lacking}, which is a part of the key: recapture the table")

@@ -1,4 +1,5 @@
-"""Lowers the priority of Spark's task threads, so that merges don't delay the commits of batches.
+"""Lowers the priority of Spark's task threads, so that merges don't delay the commits of batches. The service's own
+threads that read whole tables have the same priority.
 
 A batch has no tasks: the thread that calls Delta makes the commit. Beside a merge it shares the cores with tasks that
 compute, and the system's scheduler gives each thread its turn. What was committed on the source then took 1.0 to 1.4 s
@@ -14,6 +15,7 @@ Source: sched(7), "The nice value"; setpriority(2), "C library/kernel difference
 import os
 from contextlib import suppress
 from pathlib import Path
+from threading import get_native_id
 from typing import Final
 
 # A thread of tasks has a tenth of the time of one that isn't, where both want it. With 5 it has a third, which batches
@@ -33,3 +35,10 @@ def lower_task_priority(pid: int) -> None:
                 has = os.getpriority(os.PRIO_PROCESS, int(thread.name))
                 # Only root may raise it, if the whole service has a lower one.
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), max(NICE, has))
+
+
+def lower_own_priority() -> None:
+    """Lets the thread that calls it use only the time that is left. Does nothing without Linux."""
+    thread = get_native_id()
+    if Path(f"/proc/self/task/{thread}").is_dir():
+        os.setpriority(os.PRIO_PROCESS, thread, max(NICE, os.getpriority(os.PRIO_PROCESS, thread)))

@@ -4,11 +4,14 @@ They compare values exactly. Texts, bytes, numbers, dates and labels are equal i
 DOUBLE is compared as its text, because Spark's own comparison takes -0.0 for 0.0. A verified value is cast to the type
 of the lake's column, which is as wide or wider.
 
-Almost always no row differs. `compared_parts` shows that first, without a sort of all rows. Its only join looks up the
-keys that have changed.
+Almost always no row differs. That is shown first, by sums, without a sort of all rows. Where it can, this process reads
+the files of both sides (`actors.lake.files.compared_files`), and sums the rows whose keys haven't changed
+(`pipeline.lake.verification.row_sums`). `compared_parts` compares the rest, or all rows of a table that only Spark can
+read. Its only join looks up the keys that have changed.
 
 **Symbols.** L, V: the rows of the live view, and the verified ones. h(r): two hashes of 64 bits of all values of a row
-r, its key among them. T: the keys that changed after the verification began.
+r, its key among them. T: the keys that changed after the verification began. C: the keys in T, and those with a change
+that isn't merged (`changed_keys`).
 
 1. Rows of L and V whose key isn't in T are divided into parts by their keys. In each part the sum of h over L's rows,
    less that over V's rows, is zero if both have the same rows. Otherwise it is zero with a probability of 2^-128,
@@ -18,6 +21,9 @@ r, its key among them. T: the keys that changed after the verification began.
    does. Keys of T are told apart by two hashes, too. One of them says which parts of a key are NULL: without it two
    keys with the same values in other places would be one.
 3. A verification reads each key once. So if all sums are zero, the live view has each key once, too.
+4. Rows whose key isn't in C are the same in L and in the mirror. So the sums of V's and of the mirror's rows outside of
+   C say of them what 1 says. The rest of both sides, with all rows of keys in C, is compared as a whole is. It doesn't
+   matter if it has rows of other keys too, as long as a key decides alone where its rows go, on either side.
 
 L is the mirror without the keys that have changes which aren't merged, and their last changes (`live_view`). These keys
 are looked up together with T, by a hash of 64 bits first. Rows of the mirror are counted or left out as they come.
@@ -29,6 +35,8 @@ The upper and the lower half of a hash have sums of their own, which stay below 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import pyarrow as pa
 
 from pipeline.lake.live_view import OP, MirrorPosition, Versions, last_changes, live_view_sql
 from pipeline.lake.reading.sql_dialects import Dialect
@@ -118,7 +126,20 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 ) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR kind = {extra} OR size(columns) > 0
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
-    def compared_parts(self, rows: str, since: int) -> str:
+    def changed_size(self, since: int) -> str:
+        """Returns the query for how many `changed_keys` there are, and how many bytes their texts and binaries have."""
+        kinds = {name: self.schema.arrow.field(name).type for name in self.schema.key_names}
+        long = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_binary(kind)]
+        sizes = [f"coalesce(octet_length({quoted(name)}), 0)" for name in long]
+        size = f"coalesce(sum({' + '.join(sizes or ['0'])}), 0)"
+        return f"SELECT count(*), {size} FROM {self._changelog} WHERE {self._counts(since)}"
+
+    def changed_keys(self, since: int) -> str:
+        """Returns the query for keys with a change after an SCN, or with one that isn't merged, some more than once."""
+        names = ", ".join(map(quoted, self.schema.key_names))
+        return f"SELECT {names} FROM {self._changelog} WHERE {self._counts(since)}"
+
+    def compared_parts(self, rows: str, since: int, mirror: str | None = None) -> str:
         """Returns the query for the parts, as `key_part` numbers them.
 
         It has `part`, the number of its verified `rows`, and whether it `differs`. That means that the two sides don't
@@ -126,7 +147,9 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 
         `rows`: the name of all rows that a verification has read, which began at the SCN `since`. Keys that have
         changed after their row, or after the beginning if there is no row, are left out. If no part differs, nothing is
-        missing, extra, different or twice, and `findings` and `left_over` find nothing either.
+        missing, extra, different or twice, and `findings` and `left_over` find nothing either. `mirror`: the name of
+        those of the mirror's rows that are compared, if `rows` aren't all either. Rows with any of `changed_keys` are
+        among both.
         """
         lower, upper = "{} * ({} & 4294967295)", "{} * shiftrightunsigned({}, 32)"
         summed = (half.format(_SIGN, each) for each in (_ONE, _OTHER) for half in (lower, upper))
@@ -139,7 +162,7 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 SELECT {_PART}, max({_SCN}) AS {_SCN}, max({_THERE}) AS {_THERE}, {equal} AS {_ONE},
   count({_THERE}) AS {_NUMBER} FROM (
 SELECT s.{_ONE}, s.{_OTHER}, s.{_SIGN}, s.{_THERE}, x.{_SCN}, {part} AS {_PART}, {twin} AS {_TWIN} FROM (
-{self._both_sides(rows)}
+{self._both_sides(rows, mirror)}
 ) AS s
 LEFT JOIN (
 {self._changed_or_pending(since)}
@@ -148,7 +171,7 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
 ) GROUP BY {_PART}, {_TWIN}
 ) GROUP BY pmod({_PART}, {_PARTS})"""
 
-    def _both_sides(self, rows: str) -> str:
+    def _both_sides(self, rows: str, mirror: str | None) -> str:
         """Returns the query for all rows of the live view, those of the mirror unless they are pending, and V."""
         values = f"{self._hash(1)} AS {_ONE}, {self._hash(-1)} AS {_OTHER}"
         listed = f"{', '.join(map(quoted, self.schema.key_names))}, {self._key_hash()} AS {_KEY}, {values}"
@@ -156,8 +179,8 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
         live = f"SELECT {listed}, 1L, CAST(NULL AS BIGINT), {{}} FROM {{}}"
         if self.reached.partial:
             return " UNION ALL\n".join((*sides, live.format("false", f"(\n{self._live}\n)")))
-        mirror = Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, self.at.mirror)
-        sides.append(live.format("true", mirror))
+        whole = Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, self.at.mirror)
+        sides.append(live.format("true", mirror or whole))
         if not self.reached.frozen:
             last = last_changes(self.schema, self._changelog, self.reached, self.reached.condition())
             sides.append(live.format("false", f"(\n{last}\n) WHERE `{OP}` <> 'd'"))
@@ -166,10 +189,16 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
     def _changed_or_pending(self, since: int) -> str:
         """Returns the query for keys, with where each has changed last after an SCN, or whether it isn't merged."""
         names = ", ".join(map(quoted, self.schema.key_names))
-        pending = "false" if self.reached.partial or self.reached.frozen else self.reached.condition()
-        return f"""  SELECT {names}, {self._key_hash()} AS {_KEY}, max({pending}) AS {_PENDING},
+        return f"""  SELECT {names}, {self._key_hash()} AS {_KEY}, max({self._pending}) AS {_PENDING},
     max(CASE WHEN `__scn` > {since} THEN `__scn` END) AS {_SCN} FROM {self._changelog}
-  WHERE `__op` NOT IN ('b', 't') AND (`__scn` > {since} OR {pending}) GROUP BY {names}"""
+  WHERE {self._counts(since)} GROUP BY {names}"""
+
+    def _counts(self, since: int) -> str:
+        return f"`__op` NOT IN ('b', 't') AND (`__scn` > {since} OR {self._pending})"
+
+    @property
+    def _pending(self) -> str:
+        return "false" if self.reached.partial or self.reached.frozen else self.reached.condition()
 
     def key_part(self) -> str:
         """Returns which part of the table a row belongs to, by its key."""

@@ -11,17 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from actors.lake import verification
+from actors.lake.files.mirror_files import MirrorFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import FoundView, find_view, live_view
 from actors.lake.spark_session import Spark
-from actors.lake.verification import _ROWS, LakeVerification
+from actors.lake.verification import _MIRRORED, _ROWS, LakeVerification
 from deploy.demo.tamper import rewrite
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
+from pipeline.lake.files import read_values
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.tables import Tier, findings_path, location, quoted, table_at
 from pipeline.lake.verification.queries import ComparedTable
+from pipeline.lake.verification.row_sums import RowHasher, RowSums
 from pipeline.lake.verification.runs import (
     COLUMNS_CHANGED,
     MIRROR_CHANGED,
@@ -142,6 +147,7 @@ class Verified:
         self.state = LakeTableState()
         self.segment = 0
         self.differing: set[int] = set()
+        self.differing_keys: set[Row] = set()
 
     def deliver(self) -> None:
         self.history.seal()
@@ -174,6 +180,7 @@ class Verified:
             self.history.verify(run, self.table, chunk)
         self.deliver()
         self.differing = self.differing_parts(run)
+        self.differing_keys = self.keys_with_other_sums(run)
         return self.end(run, len(keys))
 
     def verify_at_once(self, run: str, *, repairs: bool = False) -> Judgement:
@@ -189,6 +196,21 @@ class Verified:
         found = self.session.sql(self._compared.compared_parts(_ROWS, mine.since)).collect()
         assert sum(row["rows"] for row in found) == self.session.table(_ROWS).count()
         return {row["part"] for row in found if row["differs"]}
+
+    def keys_with_other_sums(self, run: str) -> set[Row]:
+        """The keys of which the two sides have other sums, as this process reads their files."""
+        checked, view, (mine,) = self.lake.verification, self._view, self._of(run)
+        names = ", ".join(map(quoted, view.schema.key_names))
+        there = self.session.sql(f"SELECT {names} FROM {table_at(self._mirror)}").toArrow().to_pylist()
+        keys = sorted({tuple(key.values()) for key in there} | set(self.table.source))
+        columns = [pa.array(part) for part in zip(*keys, strict=True)]
+        with checked._changed_folder(self.id) as folder:
+            sums = checked._divide(view, mine, checked._held(self.id, self.segment), columns, folder)
+            assert sums == [RowSums(), RowSums()], "each key is one that has changed here"
+            read, mirrored = (
+                sums_by_key(view.schema, pq.read_table(f"{folder}/{name}")) for name in (_ROWS, _MIRRORED)
+            )
+        return {key for key in keys if read.get(key) != mirrored.get(key)}
 
     def parts(self, keys: Iterable[tuple[int, str]]) -> set[int]:
         """The parts of the table that these keys belong to."""
@@ -266,6 +288,17 @@ class Verified:
         }
 
 
+def sums_by_key(schema: TableSchema, rows: pa.Table) -> dict[Row, RowSums]:
+    found: dict[Row, RowSums] = {}
+    hasher = RowHasher(schema, [pa.nulls(0, schema.arrow.field(place).type) for place in schema.key])
+    (whole,) = rows.select(schema.arrow.names).combine_chunks().to_batches()
+    for at in range(len(whole)):
+        row = whole.slice(at, 1)
+        key = tuple(row.column(place)[0].as_py() for place in schema.key)
+        found[key] = found.get(key, RowSums()) + hasher.sum(row.columns, None)[0]
+    return found
+
+
 def merged_few(spark: Spark, folder: Path, count: int) -> Verified:
     """A table of three columns with so many rows, which the mirror has."""
     verified = Verified(spark, folder, FEW)
@@ -290,11 +323,32 @@ def narrow(spark: Spark, tmp_path: Path) -> Iterator[Verified]:
     made.history.store.close()
 
 
+# How many rows of each side Spark gets, whenever the sums of the others are equal; None if it reads both sides itself.
+Compared = list[tuple[int, int] | None]
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
+    """What Spark compares in the first query."""
+    found: Compared = []
+    judge = verification._have_equal_parts
+
+    def counted(session: SparkSession, query: str, rows: int) -> bool:
+        counts = session.table(_ROWS).count(), session.table(_MIRRORED).count() if _MIRRORED in query else 0
+        found.append(counts if _MIRRORED in query else None)
+        return judge(session, query, rows)
+
+    monkeypatch.setattr(verification, "_have_equal_parts", counted)
+    return found
+
+
 @pytest.mark.parametrize(
     "repairs",
     [pytest.param(False, id="named"), pytest.param(True, id="and repaired", marks=pytest.mark.full)],
 )
-def test_each_planted_corruption_is_found_and_named(verified: Verified, repairs: bool) -> None:
+def test_each_planted_corruption_is_found_and_named(
+    verified: Verified, compared: Compared, repairs: bool
+) -> None:
     history, table = verified.history, verified.table
     history.transaction(*((table, "c", wide(key, "A" if key % 2 else "ä")) for key in range(40)))
     verified.deliver()
@@ -317,6 +371,8 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified, repairs:
     }
     judged = verified.verify_all("planted", repairs=repairs)
     assert verified.differing == verified.parts(key for _, key, *_ in expected)
+    assert verified.differing_keys == {key for _, key, *_ in expected}
+    assert compared == [], "the sums differ"
     assert verified.found("planted") == expected
     assert judged.verdict is LakeVerdict.DIFFERENT
     assert {kind.value: count for kind, count in judged.found.items()} == {
@@ -425,6 +481,7 @@ def test_a_thousand_corruptions_are_found_named_and_repaired(verified: Verified)
     assert len(expected) >= 1000
     judged = verified.verify_all("many", repairs=True)
     assert verified.differing == verified.parts(key for _, key, *_ in expected)
+    assert verified.differing_keys == {key for _, key, *_ in expected}
     assert verified.found("many") == expected
     assert sum(judged.found.values()) == len(expected)
     again = verified.repair("many", 400)
@@ -559,8 +616,131 @@ def test_what_isnt_delivered_yet_isnt_compared(narrow: Verified, monkeypatch: py
     assert narrow.found("w") == {("different", (3, "a"), "small")}
 
 
+# Every type and width of MySQL's, and each form that Spark has for a number with a point in Parquet.
+EVERY = TableSchema(
+    TableId("shop", "every"),
+    (
+        *WIDE.columns,
+        *(Column(f"i{size}", t.Integer(size, unsigned=False), True) for size in (1, 2, 3, 4)),
+        *(Column(f"u{size}", t.Integer(size, unsigned=True), True) for size in (1, 2, 3, 4)),
+        *(Column(f"d{size}", t.Decimal(size, 2), True) for size in (9, 18, 19, 65)),
+        Column("fixed", t.FixedBinary(3), True),
+        Column("text", t.Text("latin1"), True),
+    ),
+    WIDE.key,
+)
+
+
+def every(key: int) -> Row:
+    """Zeros, the least and the greatest, and no value at all."""
+    if key % 4 == 0:
+        return (*wide(key)[:2], *[None] * (len(EVERY.columns) - 2))
+    sign = key % 4 - 2
+    numbers = [sign * (256**size // 2 - 1) for size in (1, 2, 3, 4)]
+    unsigned = [256**size - 1 if sign else 0 for size in (1, 2, 3, 4)]
+    exact = [Exact(sign * (10**size - 1)).scaleb(-2) for size in (9, 18, 19)]
+    row = list(wide(key))
+    row[LAST_DAY] = dt.date(1 if sign < 0 else 9999, 12, 31)
+    moment = dt.datetime(1 if sign < 0 else 9999, 1, 1, 0, 0, 0, key)  # noqa: DTZ001 - a DATETIME has no zone
+    row[LAST_DAY + 2] = moment
+    return (*row, *numbers, *unsigned, *exact, f"{sign * 10**60}.00", bytes([key, 0, 255]), "ÿ" * key)
+
+
+LAST_DAY = [column.name for column in WIDE.columns].index("day")
+
+
+def test_each_type_is_equal_however_its_file_came(
+    spark: Spark, tmp_path: Path, compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal's files, those that a merge writes, and those that a compaction writes."""
+    made = Verified(spark, tmp_path, EVERY)
+    monkeypatch.delattr(LakeVerification, "_search")
+    for run, brings in (("filled", 0), ("merged", 1), ("compacted", 2)):
+        rows = range(20 * brings, 20 * brings + 20)
+        made.history.transaction(*((made.table, "c", every(key)) for key in rows))
+        made.deliver()
+        if brings:
+            made.merge()
+        if brings == 2:
+            made.sql("OPTIMIZE MIRROR")
+        assert made.verify_at_once(run).verdict is LakeVerdict.EQUAL
+    assert compared == [(20, 0), (0, 0), (0, 0)]
+    made.history.store.close()
+
+
+def test_old_files_have_fewer_columns_and_narrower_ones(
+    narrow: Verified, compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, table = narrow.history, narrow.table
+    history.transaction(*((table, "c", few(key)) for key in range(4)))
+    narrow.deliver()
+    narrow.merge()
+    wider = replace(FEW.columns[2], type=t.Integer(8, unsigned=False))
+    add_column(table, TableSchema(FEW.table, (*FEW.columns[:2], wider, Column("more", INT, True)), FEW.key))
+    history.transaction((table, "c", (*few(7), 7)), (table, "u", (*few(1, 1 << 40), 8)))
+    narrow.deliver()
+    narrow.merge()
+    with monkeypatch.context() as one_query:
+        one_query.delattr(LakeVerification, "_search")
+        assert narrow.verify_at_once("v").verdict is LakeVerdict.EQUAL
+    assert compared == [(0, 0)]
+    narrow.sql("UPDATE MIRROR SET more = 0 WHERE id = 2")
+    assert narrow.verify_at_once("w").found == {"different": 1}
+    assert compared == [(0, 0)]
+
+
+def test_among_keys_that_changed_before_their_chunk_nothing_differs_unseen(
+    narrow: Verified, compared: Compared
+) -> None:
+    """All other rows have equal sums, and Spark compares these few."""
+    history, table = narrow.history, narrow.table
+    history.transaction(*((table, "c", few(key)) for key in range(20)))
+    narrow.deliver()
+    planted = {
+        "": {},
+        "UPDATE MIRROR SET small = 9 WHERE id = 0": {"different": 1},
+        "DELETE FROM MIRROR WHERE id = 2": {"missing": 1},
+    }
+    for at, (statement, found) in enumerate(planted.items()):
+        history.begin_verification(f"v{at}", table)
+        history.transaction(*((table, "u", few(key, 10 + at)) for key in range(3)))
+        history.verify(f"v{at}", table, sorted(table.source))
+        narrow.deliver()
+        narrow.merge()
+        if statement:
+            narrow.sql(statement)
+        assert narrow.end(f"v{at}", 20).found == found
+    assert compared == [(3, 3), (3, 3), (3, 2)]
+
+
+def test_spark_reads_both_sides_where_only_it_can(
+    narrow: Verified, compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, table = narrow.history, narrow.table
+    monkeypatch.delattr(LakeVerification, "_search")
+    history.transaction(*((table, "c", few(key)) for key in range(6)))
+    narrow.deliver()
+    narrow.merge()
+    history.transaction((table, "u", few(0, 6)))
+    narrow.deliver()
+    with monkeypatch.context() as many_keys:
+        many_keys.setattr(verification, "_CHANGED_BYTES", verification._KEY_BYTES * 2)
+        assert narrow.verify_at_once("many keys").verdict is LakeVerdict.EQUAL
+        many_keys.setattr(verification, "_CHANGED_BYTES", verification._KEY_BYTES * 2 + 1)
+        assert narrow.verify_at_once("few keys").verdict is LakeVerdict.EQUAL
+    narrow.merge()
+    hidden = MirrorFiles.hidden_rows
+    with monkeypatch.context() as other_form:
+        other_form.setattr(MirrorFiles, "hidden_rows", lambda *_: None)
+        assert narrow.verify_at_once("a form of vectors").verdict is LakeVerdict.EQUAL
+        other_form.setattr(MirrorFiles, "hidden_rows", hidden)
+        other_form.setattr(read_values, "_OTHER_CALENDAR", b"org.apache.spark.")
+        assert narrow.verify_at_once("a form of values").verdict is LakeVerdict.EQUAL
+    assert compared == [None, (1, 1), None, None]
+
+
 def test_one_query_shows_equality_whatever_is_merged(
-    narrow: Verified, monkeypatch: pytest.MonkeyPatch
+    narrow: Verified, compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Changes that aren't merged came before the verification, after rows that it read, and to keys that it didn't."""
     history, table = narrow.history, narrow.table
@@ -586,6 +766,9 @@ def test_one_query_shows_equality_whatever_is_merged(
     with monkeypatch.context() as one_query:
         one_query.delattr(LakeVerification, "_search")
         assert narrow.end("v", 8).verdict is LakeVerdict.EQUAL
+    assert compared == [(5, 5)], (
+        "0 to 4 and 8, but 1 has no row that was verified, and the mirror never had 8"
+    )
 
 
 def test_what_cant_be_judged_has_a_reason(narrow: Verified) -> None:

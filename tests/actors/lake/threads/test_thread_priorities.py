@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import get_native_id
 
 import pytest
 
-from actors.lake.threads.thread_priorities import NICE, lower_task_priority
+from actors.lake.threads.thread_priorities import NICE, lower_own_priority, lower_task_priority
 
 # A process whose one thread has this name and, beside its parent's, this nice value, until its input ends.
 _NAMED = """import os, sys
@@ -32,3 +34,10 @@ def test_tasks_give_way_and_no_priority_is_raised(name: str, nice: int, becomes:
         lower_task_priority(process.pid)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == becomes
         process.communicate()
+
+
+def test_a_thread_of_our_own_gives_way_alone() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with ThreadPoolExecutor(1, initializer=lower_own_priority) as thread:
+        has = thread.submit(lambda: os.getpriority(os.PRIO_PROCESS, get_native_id())).result()
+    assert (has, os.getpriority(os.PRIO_PROCESS, 0)) == (max(NICE, own), own)

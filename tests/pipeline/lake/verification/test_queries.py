@@ -1,5 +1,7 @@
 """The text of a verification's queries. The tests on a real Spark say what they find."""
 
+from dataclasses import replace
+
 from pipeline.lake.live_view import MirrorPosition, Versions
 from pipeline.lake.verification.queries import (
     ComparedTable,
@@ -53,6 +55,26 @@ def test_a_hash_has_what_a_hash_of_sparks_leaves_out() -> None:
     assert text.count(f"xxhash64(`note`, `price`, {sign}, `name`, `id`, {nulls})") == 3
     assert "max(CASE WHEN `__scn` > 11 THEN `__scn` END)" in text
     assert "xxhash64(1L, s.`id` IS NULL, s.`name` IS NULL, s.`id`, s.`name`)" in text
+
+
+def test_changed_keys_are_those_of_the_first_query() -> None:
+    changed = (
+        "`__op` NOT IN ('b', 't') AND (`__scn` > 11 OR `__segment` > 5 AND `__scn` > 3 AND `__op` NOT IN"
+    )
+    for text in (COMPARED.changed_keys(11), COMPARED.changed_size(11), COMPARED.compared_parts("rows", 11)):
+        assert f"WHERE {changed}" in text
+        assert "VERSION AS OF 9" in text
+    assert COMPARED.changed_keys(11).startswith("SELECT `id`, `name` FROM ")
+    size = "SELECT count(*), coalesce(sum(coalesce(octet_length(`name`), 0)), 0) FROM "
+    assert COMPARED.changed_size(11).startswith(size)
+    numbers = ComparedTable("lake", replace(TABLE, key=(0,)), MirrorPosition(3, 5), Versions(7, 9))
+    assert numbers.changed_size(11).startswith("SELECT count(*), coalesce(sum(0), 0) FROM ")
+
+
+def test_only_some_rows_of_the_mirror_are_compared() -> None:
+    text = COMPARED.compared_parts("rows", 11, "mirrored")
+    assert "FROM mirrored" in text and "VERSION AS OF 7" not in text
+    assert "VERSION AS OF 7" in COMPARED.compared_parts("rows", 11)
 
 
 def test_nulls_of_many_columns_are_in_several_numbers() -> None:
