@@ -80,6 +80,8 @@ class LagWatch:
             {} if position.file == end.file else await source.logs(), end, position
         )
         self._metrics.set(catalogue.LAG_BYTES, lag_bytes)
+        if not lag_bytes:  # the reader has nothing to read by which it could say so
+            self._metrics.set(catalogue.SOURCE_LAG, 0)
         if file_positions.server_of(sealed) is None:
             lag = (executed - sealed).count()
             self._metrics.set(catalogue.LAG_TRANSACTIONS, lag)

@@ -107,6 +107,16 @@ async def test_what_is_behind_is_told_in_transactions_and_bytes_and_when_it_may_
     assert "SHOW BINARY LOGS" in asked
 
 
+async def test_the_lag_is_none_once_nothing_is_left_to_read(
+    server: MysqlServer, proxy: DelayedLog, tmp_path: Path
+) -> None:
+    async with watched(proxy, server, tmp_path) as service:
+        server.sql("INSERT INTO shop.t VALUES (0)")
+        await service.caught_up(server)
+        assert told(service, catalogue.SOURCE_COMMIT) > 0
+        await service.until(lambda: told(service, catalogue.SOURCE_LAG) == 0, "it has caught up")
+
+
 async def test_a_source_that_does_not_answer_is_told_of(
     server: MysqlServer, proxy: DelayedLog, tmp_path: Path
 ) -> None:
