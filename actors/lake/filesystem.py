@@ -23,6 +23,9 @@ from pipeline.schema.table_schema import TableId
 # How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.
 _SCHEMES: Final = {"file": "file", "s3a": "s3", "s3": "s3", "gs": "gs", "abfss": "abfss"}
 
+# Filesystems whose listings have each folder with something in it. Google's has only those with an object of their own.
+_LIST_FOLDERS: Final = frozenset({"local", "s3"})
+
 # To make one takes longer than to place a file.
 _DISK: Final = fs.LocalFileSystem()
 
@@ -63,8 +66,8 @@ def _bucket(name: str, endpoint: str | None) -> fs.FileSystem:
 def absent_tables(root: str, tables: Iterable[TableId]) -> frozenset[TableId]:
     """Returns those of the tables that have no folder in the lake at this path, so that it has nothing of them.
 
-    It lists one folder for each database. If that fails, none of the database's tables is among them: whoever looks for
-    one of these has its own reason.
+    It lists one folder for each database. If that fails, or may leave out folders, none of the database's tables is
+    among them: whoever looks for one of these finds out.
     """
     of_database: dict[str, dict[str, TableId]] = {}
     for table in tables:
@@ -73,6 +76,8 @@ def absent_tables(root: str, tables: Iterable[TableId]) -> frozenset[TableId]:
     absent: set[TableId] = set()
     for database, names in of_database.items():
         with suppress(OSError):
-            there = {info.base_name for info in list_folder(*lake_filesystem(database))}
-            absent.update(table for name, table in names.items() if name not in there)
+            filesystem, folder = lake_filesystem(database)
+            if filesystem.type_name in _LIST_FOLDERS:
+                there = {info.base_name for info in list_folder(filesystem, folder)}
+                absent.update(table for name, table in names.items() if name not in there)
     return frozenset(absent)

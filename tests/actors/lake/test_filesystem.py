@@ -60,6 +60,12 @@ def test_only_tables_without_a_folder_are_absent(tmp_path: Path) -> None:
         assert absent_tables(root, there | elsewhere) == elsewhere
 
 
+def test_no_table_is_absent_where_listings_may_leave_out_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _ = fs.FileSystem.from_uri("mock://")
+    monkeypatch.setattr("actors.lake.filesystem.lake_filesystem", lambda _: (store, "lake/shop"))
+    assert absent_tables("gs://lake", [TableId("shop", "orders")]) == frozenset()
+
+
 def test_no_table_is_absent_from_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
     (tmp_path / "shop").write_text("no folder")
     orders, other = TableId("shop", "orders"), TableId("other", "orders")
