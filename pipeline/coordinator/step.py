@@ -74,6 +74,7 @@ from pipeline.coordinator import (
 )
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
+from pipeline.coordinator.consistent_state import AtPosition
 from pipeline.coordinator.halted import consistent_schedule, table_scan
 from pipeline.coordinator.handle_signals import signal_received
 from pipeline.coordinator.schedule import order_reads
@@ -310,8 +311,11 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
     snapshot or a repair of its table, which drops the table's windows. Those don't close any more.
 
     A segment can't be sealed before the rows in it are written. So while the journal writes a chunk, the next one stays
-    in its window, and changes go before it.
+    in its window, and changes go before it. If these take the stream away from a consistent snapshot's position, its
+    chunks are of another one than the stream, and are read again.
     """
+    position = state.consistent_position
+    left_position = isinstance(position, AtPosition) and not position.holds(state.passed)
     parts: list[journal.ChunkPart] = []
     still_open: list[Window] = []
     held: set[tuple[TableId, int]] = set()
@@ -319,7 +323,7 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
         if not _is_open(state, window):
             continue
         free = range_of(window) not in held
-        free = free and state.unwritten.bytes < state.limits.unwritten
+        free = free and not left_position and state.unwritten.bytes < state.limits.unwritten
         if free and isinstance(window, Reconciling) and windows.can_close(window, state.passed):
             state, part = _emit(state, window)
             if len(part.rows) or part.gone:
