@@ -226,8 +226,10 @@ def _append(state: State, append: Append, now: float) -> State:
 
 def _report_chunks(state: State) -> _Next:
     """Reports the chunks that came, once no change has to wait for the writing of their rows."""
+    if state.chunk_scn is None:  # else each step would look through all that waits
+        return state, ()
     waits = state.waiting is not None and segments.holds_up_changes(state.waiting)
-    if state.chunk_scn is None or waits or _writes_chunks(state.thread):
+    if waits or _writes_chunks(state.thread):
         return state, ()
     return replace(state, chunk_scn=None), (ReportChunks(state.chunk_scn),)
 
