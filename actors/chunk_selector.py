@@ -62,8 +62,10 @@ log = structlog.get_logger()
 TRIES: Final = 12
 SELECT_BACKOFF: Final = Backoff(0.1, 10.0)
 
-# Of rows that are ordered again anyway. Others wait meanwhile, perhaps for a lock that concerns one table.
+# Of rows that are ordered again anyway, at once if nothing else waits. Others wait meanwhile, perhaps for a lock that
+# concerns one table.
 FEW_TRIES: Final = 3
+FEW_BACKOFF: Final = Backoff(1.0, 10.0)
 
 # In place of VISIBLE_WITHIN_S for a replica, which may lag far; meanwhile most_replica_lag_s prevents orders of chunks.
 REPLICATED_WITHIN_S: Final = 600.0
@@ -272,11 +274,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
         The stream needs those of `ReselectRows`, so the coordinator orders them again if they don't come for now.
         """
         again = isinstance(order, chunks.ReselectRows)
+        tries = (FEW_TRIES, FEW_BACKOFF) if again else (TRIES, SELECT_BACKOFF)
         rows = partial(self._between_watermarks, order=order, select=partial(self._select_by_keys, order))
         try:
             answer: (
                 chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
-            ) = await self._work_with_retries(rows, str(order.chunk), FEW_TRIES if again else None)
+            ) = await self._work_with_retries(rows, str(order.chunk), *tries)
         except StatementOutdated as outdated:
             answer = await self._schema_changed(order, outdated)
         except self._endings:
@@ -325,7 +328,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return await self._work_with_retries(work, what)
 
     async def _work_with_retries(
-        self, work: Callable[[Source], Awaitable[_Answer]], what: str, tries: int | None = None
+        self,
+        work: Callable[[Source], Awaitable[_Answer]],
+        what: str,
+        tries: int | None = None,
+        backoff: Backoff | None = None,
     ) -> _Answer:
         async def once() -> _Answer:
             async with self._pool.connection() as source:
@@ -334,7 +341,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         def failed(failure: Transient, pause_s: float) -> None:
             log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
 
-        return await retry(once, SELECT_BACKOFF, tries or TRIES, failed)
+        return await retry(once, backoff or SELECT_BACKOFF, tries or TRIES, failed)
 
     async def _work_in_transaction(
         self, work: Callable[[Source], Awaitable[_Answer]], reads: ConsistentReads
