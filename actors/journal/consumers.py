@@ -25,10 +25,9 @@ from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, first_segment
 from actors.runtime.filesystem import TEMPORARY
 from pipeline.config.settings import NAME, NAME_WORDS
 from pipeline.errors import Definite
+from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.journal.missing_generations import LostScans
 from pipeline.schema.table_schema import TableId
-
-CONSUMERS = "consumers"
 
 
 @dataclass(frozen=True, slots=True)

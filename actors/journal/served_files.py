@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from actors.journal.service_connection import ask_service
 from pipeline.errors import Definite, Transient
+from pipeline.journal.consumer_names import CONSUMERS
 
 TOKEN: Final = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -47,6 +48,8 @@ class ServedFiles:
 
     def read(self, name: str) -> bytes:
         """All of a file. Raises FileNotFoundError."""
+        if name.startswith(f"{CONSUMERS}/"):  # whoever reads a consumer's is about to write it
+            self.refuse(name)
         content = b""
         while True:
             part, size = self.part(name, len(content), None)

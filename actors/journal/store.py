@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from actors.journal import segment_file, writer_epochs
-from actors.journal.consumers import CONSUMERS, Consumers
+from actors.journal.consumers import Consumers
 from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files, wait_for_all
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, MANIFEST
 from actors.runtime.filesystem import TEMPORARY
@@ -34,6 +34,7 @@ from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal import manifest
 from pipeline.journal import writer_epochs as epochs
+from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import DamagedManifest
 from pipeline.journal.retention import RetainedSegment, removable

@@ -7,3 +7,6 @@ LAKE_CONSUMER: Final = "lake"
 KAFKA_CONSUMER: Final = "kafka"
 
 SERVICE_CONSUMERS: Final = frozenset({LAKE_CONSUMER, KAFKA_CONSUMER})
+
+# The journal's folder that has a file of each.
+CONSUMERS: Final = "consumers"

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.journal.consumers import CONSUMERS, Consumers
+from actors.journal.consumers import Consumers
 from actors.journal.files import Files, LocalFiles
 from actors.journal.writer_epochs import FIRST
 from pipeline.errors import Definite
+from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.schema.table_schema import TableId
 
 
