@@ -14,6 +14,9 @@ from typing import Final
 
 _DOUBLINGS: Final = 64  # any longest pause is reached long before
 
+# The remedy where a journal can't be continued. The lake refuses another journal, so a new one needs a new lake.
+NEW_JOURNAL: Final = 'begin a new journal and a new lake (docs/operations.md, "Reading tables again")'
+
 
 class TidemarkError(Exception):
     """The root of everything that Tidemark raises on purpose."""

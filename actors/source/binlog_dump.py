@@ -31,7 +31,7 @@ from actors.source.connection import Source
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.config.settings import ServerSettings, SourceSettings
-from pipeline.errors import Definite, Transient
+from pipeline.errors import NEW_JOURNAL, Definite, Transient
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.file_positions import FIRST_OFFSET
@@ -200,7 +200,7 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
     if not position <= file_positions.all_before(source.server, end):
         raise Definite(
             f"the source's log ends at {end}, but capture has passed that: {position}; the log was reset "
-            "(RESET MASTER), or the server lost the end of it; begin a new journal"
+            f"(RESET MASTER), or the server lost the end of it; {NEW_JOURNAL}"
         )
     files = {Coordinates(name, 0).number: name for name in await source.logs()}
     if number not in files:

@@ -41,7 +41,7 @@ _ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL s
 _FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't send this log, now or later
 # But if its log was purged or reset since capture looked at it, `pipeline.source.failover` decides again what follows.
 _DECIDED_ELSEWHERE: Final = re.compile(
-    r"purged required binary logs|purged binary logs|find first log file name|more GTIDs than"
+    r"purged required binary logs|purged binary logs|find first log file name|find next log|more GTIDs than"
 )
 
 # Another replica of our name, which says nothing of the log.

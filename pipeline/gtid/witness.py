@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pipeline.errors import NEW_JOURNAL
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.gtid.transactions import Transactions
 
@@ -27,7 +28,7 @@ MOST_SOURCES: Final = 16
 ANOTHER_HISTORY: Final = (
     "the source has another history: {gtid}, which has passed here, was committed at {ours}, and its transaction of "
     "that name at {theirs}; it was reset, or restored from a copy, or has lost the end of its log, and has given the "
-    "same names again. Connect to a server that has the one that passed here, or begin a new journal and lake; "
+    f"same names again. Connect to a server that has the one that passed here, or {NEW_JOURNAL}; "
     'snapshot.mode = "when_needed" begins again only where a log was purged'
 )
 

@@ -48,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config.settings import SnapshotMode
-from pipeline.errors import Definite
+from pipeline.errors import NEW_JOURNAL, Definite
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.schema.table_schema import TableId
@@ -72,12 +72,12 @@ WITHOUT_GTID: Final = (
 
 ERRANT: Final = (
     "transactions were written on it while it was a replica; {errant} are in its log before others that have passed "
-    "here, and would come too late, over newer changes; begin a new journal to continue at it"
+    f"here, and would come too late, over newer changes; to continue at it, {NEW_JOURNAL}"
 )
 
 FOLDED: Final = (
     "lower_case_table_names is another one here: {table} is called {name}, so that its changes would be another "
-    "table's; begin a new journal to continue at it"
+    f"table's; to continue at it, {NEW_JOURNAL}"
 )
 
 
@@ -186,7 +186,7 @@ def explain_verdict(verdict: CandidateVerdict) -> str:
         case Behind(_, missing):
             return (
                 f"the source is a divergent server: it hasn't executed {missing}, which has passed here; "
-                "connect to the server that has, or begin a new journal"
+                f"connect to the server that has, or, if this one was reset or replaced, {NEW_JOURNAL}"
             )
         case StillCommitting(_, missing):
             return (

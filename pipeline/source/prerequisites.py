@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipeline.config.settings import SnapshotMode, SnapshotSettings
+from pipeline.errors import NEW_JOURNAL
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.source.binlog_retention import RETENTION, retention_s
@@ -142,13 +143,13 @@ def position_findings(
     if position_of is not None and not by_coordinates:
         yield _error(
             f"the journal's position is in the log of a server without GTIDs ({position_of})",
-            f"set {_BY_COORDINATES}, or begin a new journal",
+            f"set {_BY_COORDINATES}, or {NEW_JOURNAL}",
         )
     if position_of not in (None, server):
         yield _error(
             f"the source is the server {server}, and the journal's position is in the log of {position_of}: "
             "without GTIDs that position is unknown here",
-            "connect to that server, or begin a new journal",
+            f"connect to that server, or {NEW_JOURNAL}",
         )
     if not by_coordinates:
         return
@@ -160,7 +161,7 @@ def position_findings(
     yield _note(
         "positions are coordinates in this server's log, since it has no GTIDs; capture can't continue at another "
         "server, and a log that's reset (RESET MASTER) ends it",
-        "turn GTIDs on, and begin a new journal, where that matters",
+        f"turn GTIDs on, and {NEW_JOURNAL}, where that matters",
     )
 
 

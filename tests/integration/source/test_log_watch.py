@@ -69,6 +69,31 @@ async def test_a_log_that_is_reset_under_the_stream_and_is_shorter_than_before(
     assert f"it hasn't executed {server.uuid}:2-{executed}, which has passed here" in message
 
 
+@pytest.mark.parametrize("version", ["9.7", "5.6"])
+async def test_a_log_of_several_files_that_is_reset_under_the_stream(
+    mysql_factory: MysqlFactory,
+    mysql56_factory: MysqlFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+) -> None:
+    """The server finds no file after the one that it reads, and ends the connection before a look."""
+    monkeypatch.setattr(log_watch, "LOG_LOOK_EVERY_S", 3600)
+    old = version == "5.6"
+    server = made(mysql56_factory(GTIDS_56) if old else mysql_factory({**GTIDS, **FULL_METADATA}))
+    server.rotate_binlog()
+    server.rotate_binlog()
+    async with running(pipeline(server, tmp_path, "d")) as service:
+        await service.begun()
+        await reading(service, server)
+        executed = GtidSet.parse(server.executed()).count()
+        server.sql("RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
+        insert(server, 1000, 1)
+        message = await ends_by_name(service)
+    assert f"it hasn't executed {server.uuid}:2-{executed}, which has passed here" in message
+    assert "begin a new journal and a new lake (docs/operations.md" in message
+
+
 async def test_a_log_that_is_reset_under_the_stream_and_is_longer_than_before(
     mysql56_factory: MysqlFactory, tmp_path: Path
 ) -> None:

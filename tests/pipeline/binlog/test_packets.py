@@ -98,6 +98,7 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
     [
         (b"\xff\xd4\x04#HY000it is damaged", LogRefused, "it is damaged .error 1236"),
         (b"\xff\xd4\x04#HY000The source purged required binary logs", Transient, "required .*error 1236"),
+        (b"\xff\xd4\x04#HY000could not find next log; the first event '' at 4", Transient, "next log"),
         (
             b"\xff\xd4\x04#HY000A replica with the same server_uuid/server_id as this one has connected",
             Definite,
