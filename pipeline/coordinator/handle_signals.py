@@ -276,7 +276,7 @@ def _stop_snapshots(state: State, tables: TableFilter) -> tuple[State, str]:
             stopped.append(table)
     if not stopped:
         raise _Rejected(f"no snapshot of {' or '.join(tables.patterns)} is under way")
-    return state, f"stopped the snapshot of {_join_names(stopped)}"
+    return state, f"stopped the snapshot of {_join_names(dict.fromkeys(stopped))}"
 
 
 # Begin tables again

@@ -11,10 +11,11 @@ ignored: a field or a type that isn't known is refused by its name. Ours are `re
 `chunk-rows` and `rows-per-s`.
 """
 
+import difflib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -177,6 +178,16 @@ class SourceSignal:
     data: str
 
 
+_TYPES: Final = (
+    "execute-snapshot",
+    "verify",
+    "stop-snapshot",
+    "recapture",
+    "pause-snapshot",
+    "resume-snapshot",
+    "log",
+    "set-binlog-position",
+)
 _INTERNAL: Final = ("schema-changes", "snapshot-window-open", "snapshot-window-close")
 
 
@@ -270,7 +281,7 @@ def _of_type(id_: str, value: Mapping[str, Any]) -> Signal:
         case str(internal) if internal in _INTERNAL:
             raise ValueError(f"signals of the type {internal!r} are a connector's own, and not for sending")
         case other:
-            raise ValueError(f"there's no signal of the type {other!r}")
+            raise ValueError(f"there's no signal of the type {other!r}; {_hint(other, _TYPES)}")
 
 
 def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:
@@ -438,4 +449,11 @@ def _flag(data: Mapping[str, Any], field: str) -> bool:
 def _only(value: Mapping[str, Any], where: str, *known: str) -> None:
     unknown = sorted(value.keys() - set(known))
     if unknown:
-        raise ValueError(f"{where} has unknown fields: {', '.join(map(repr, unknown))}")
+        told = ", ".join(map(repr, unknown))
+        raise ValueError(f"{where} has unknown fields: {told}; {_hint(unknown[0], known)}")
+
+
+def _hint(name: object, known: Sequence[str]) -> str:
+    """Returns which of the known names may be meant, or all of them."""
+    close = difflib.get_close_matches(str(name), known, 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"

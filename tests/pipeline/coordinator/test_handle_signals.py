@@ -36,6 +36,7 @@ from tests.pipeline.builders import (
     execute,
     gtids,
     of,
+    stop,
 )
 
 
@@ -77,6 +78,13 @@ def test_of_several_patterns_each_has_to_mean_a_table() -> None:
     assert refused == SignalRejected(
         "s1", "no captured table matches shop.order_items; captured are: shop.items, shop.orders"
     )
+
+
+def test_a_table_of_which_two_snapshots_are_stopped_is_named_once() -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS))
+    capture.give(execute("s2", ORDERS))
+    assert answer(capture, stop("s3", ORDERS)) == SignalAccepted("s3", "stopped the snapshot of shop.orders")
 
 
 # Narrowing it
