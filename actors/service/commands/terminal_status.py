@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.messages.topology import ActorName
+from pipeline.schema.table_schema import TableId
 
 # A line may be as long as it likes where no terminal would cut it: in a pipe or a file.
 _UNCUT: Final = 1_000
@@ -30,7 +32,10 @@ def show(statuses: Iterator[dict[str, Any]]) -> None:
     console = open_console()
     if not console.is_terminal:
         for status in statuses:
-            console.print(status_tables(status, console.width))
+            with console.capture() as captured:
+                console.print(status_tables(status, console.width))
+            # A table pads all its lines to the longest one, and a reason may be long.
+            click.echo("\n".join(map(str.rstrip, captured.get().split("\n"))), nl=False)
         return
     with Live(console=console, auto_refresh=False) as live:
         try:
@@ -58,7 +63,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("position", status["position"]),
         ("delivered", status["delivered_position"]),
         ("lag", f"{status['lag_seconds']:.1f} s"),
-        ("freshness", None if fresh is None else f"{fresh:.1f} s"),
+        ("freshness", None if fresh is None else f"{fresh:.1f} s, that of the last batch"),
         ("windows", str(len(status["windows"]))),
         ("snapshots", "paused" if status["paused"] else None),
         ("waiting", status["busy"]),
@@ -98,7 +103,7 @@ def _snapshots(snapshots: list[dict[str, Any]], width: int) -> Table:
         if len(snapshot["tables"]) > 1:
             add(Text(snapshot["id"]), "", snapshot["state"], *_counts(snapshot))
         for each in snapshot["tables"]:
-            name = Text(f"{each['database']}.{each['table']}")
+            name = Text(str(TableId(each["database"], each["table"])))
             state = Text(each.get("reason") or each["state"])
             add(Text(snapshot["id"]), name, state, *_counts(each))
     return table

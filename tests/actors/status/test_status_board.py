@@ -159,6 +159,21 @@ def test_no_name_is_cut_at_80_columns() -> None:
     assert "sakila_production.customer_address_1sakila_production.customer_address_2" in names
 
 
+def test_in_a_pipe_a_long_reason_pads_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show(iter([{**a_status(), "stopped": {"shop.t": "so " * 100}}]))
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("stopped shop.t  so so ") for line in lines)
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_name_with_a_dot_is_quoted() -> None:
+    out = Console(width=200, file=io.StringIO())
+    status = a_status()
+    status["snapshots"][0]["tables"][0] |= {"database": "biz", "table": "odd name.é"}
+    out.print(status_tables(status, 200))
+    assert "`biz`.`odd name.é`" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_in_a_pipe_each_table_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     show(iter([a_status()]))
     lines = capsys.readouterr().out.splitlines()
