@@ -14,7 +14,7 @@ def do_work(lake: Lake, work: BackgroundWork) -> tuple[TableSize, Versions | Non
     """Does the work. Returns the size of the lake table afterwards, the versions for readers of the table, and the
     results of verifications.
 
-    Raises Conflict if another writer committed first.
+    Raises Conflict if another writer committed first, or if the work has to wait for columns of the mirror.
     """
     if isinstance(work, VerifyRows):
         return TableSize(), None, lake.verification.verify(work)

@@ -188,11 +188,26 @@ TableOpener = Callable[[str], LakeTable]
 def last_together(mirrored: TableReport, changelogs: LakeTable, changelog: TableVersion) -> TableVersion:
     """Returns the last version up to this one of the changelog that may be read together with a mirror.
 
-    It has all changes that this one has: those of the new columns come only when the mirror has these columns too.
+    It may lack changes that this one has. A segment in the middle of a batch may bring the new columns. If a kill
+    leaves them in the changelog alone, and batches are cut elsewhere afterwards, one may end before that segment. Its
+    changes come behind the new columns.
     """
     while not belong_together(mirrored, changelog):
         changelog = changelogs.snapshot_at(changelog.version - 1)
     return changelog
+
+
+def whole_together(
+    mirrored: TableReport, changelogs: LakeTable, changelog: TableVersion, through: int
+) -> TableVersion:
+    """Returns what `last_together` does. Raises Conflict if that lacks changes of the segments through this one.
+
+    Then no version is right for the mirror, until the batch with the new columns brings them to it too.
+    """
+    found = last_together(mirrored, changelogs, changelog)
+    if found.mark("changes") < min(through, changelog.mark("changes")):
+        raise Conflict("its changelog has columns and changes that have to wait for the mirror's columns")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

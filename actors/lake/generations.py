@@ -13,7 +13,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, last_together
+from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, whole_together
 from actors.lake.live_view import CatalogViews
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
@@ -68,7 +68,7 @@ class Generations:
 
         Blocks until the mirror is written. Batches continue meanwhile. If readers see the generation already, it is
         merged. If it isn't the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns
-        meanwhile.
+        meanwhile, or if the changelog has changes that can't be merged yet.
         """
         with self._changing(table):
             mirror = self._commits.table(table, Tier.MIRROR)
@@ -128,6 +128,7 @@ class Generations:
         assert filled is not None
         schema = filled.whole_schema
         assert schema is not None
+        read = whole_together(filled, changelogs, changelog, through)
         if self._views is not None and mirrored.frozen:
             self._views.hold(table)
             self.swapping.add(table)
@@ -142,7 +143,7 @@ class Generations:
             **self._commits.mirror_properties(table),
         }
         reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
-        at = Versions(filled.version, last_together(filled, changelogs, changelog).version)
+        at = Versions(filled.version, read.version)
         rows = filled_sql(self._root, schema, reached, through, fed.path, filled.constants, at)
         report = {"merged": through, "position": position}
         return _Swap(mirrored.mark("swap") + 1, of, properties, rows, report, pin)

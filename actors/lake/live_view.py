@@ -186,12 +186,14 @@ class FoundView:
     """What the lake has of a table, at two versions that belong together.
 
     `newest`: whether these are the newest ones. If not, the changelog has columns that the mirror doesn't have yet.
+    `whole`: whether they have all changes that the newest ones have.
     """
 
     schema: TableSchema
     reached: MirrorPosition
     at: Versions
     newest: bool
+    whole: bool
 
 
 def find_view(session: SparkSession, root: str, table: TableId) -> FoundView | None:
@@ -230,11 +232,12 @@ def _found_at(session: SparkSession, root: str, table: TableId, versions: Versio
 
 def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVersion) -> FoundView:
     """Returns the live view of a mirror, and of the last version of the changelog that may be read with it."""
-    reached, newest = MirrorPosition.from_reports(mirrored, changelog), changelog.version
-    changelog = last_together(mirrored, changelogs, changelog)
+    reached = MirrorPosition.from_reports(mirrored, changelog)
+    read = last_together(mirrored, changelogs, changelog)
     assert mirrored.schema is not None
-    at = Versions(mirrored.version, changelog.version)
-    return FoundView(mirrored.schema, reached, at, changelog.version == newest)
+    at = Versions(mirrored.version, read.version)
+    whole = read.mark("changes") == changelog.mark("changes")
+    return FoundView(mirrored.schema, reached, at, read.version == changelog.version, whole)
 
 
 def _state(reached: MirrorPosition) -> tuple[int, bool]:

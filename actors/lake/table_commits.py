@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from actors.lake.delta_table import LakeTable, TableOpener, TableVersion, last_together, made_once
+from actors.lake.delta_table import LakeTable, TableOpener, TableVersion, made_once, whole_together
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import side_session
@@ -212,13 +212,14 @@ class TableCommits:
         """Merges the pending changes, if there are any; `changes`: how many, None if that isn't known.
 
         After a crash between the two tables' changes of columns, the same name means another column in the changelog.
+        Raises Conflict if it has changes then that can't be merged yet.
         """
         assert mirrored.schema is not None
         if mirrored.schema.key and reached.merged < through:
             changelogs = self.table(mirrored.schema.table, Tier.CHANGELOG)
             newest = changelogs.snapshot()
             assert newest is not None
-            read = last_together(mirrored, changelogs, newest).version
+            read = whole_together(mirrored, changelogs, newest, through).version
             at = None if read == newest.version else read
             merge = Merge(self._root, mirrored.schema, reached, through, changes, changelog=at)
             mirror.merge(merge, self.mark("merged"), self.metadata(merged=through, **report))

@@ -34,6 +34,7 @@ from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.runtime.filesystem import list_folder
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
+from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.files.value_conversion import usual_values
 from pipeline.lake.tables import (
@@ -126,9 +127,14 @@ class LakeVerification:
         return bool(self._held(table, None))
 
     def verify(self, work: VerifyRows) -> tuple[Judgement, ...]:
-        """Compares a table's files, and returns the results of the verifications that have ended."""
+        """Compares a table's files, and returns the results of the verifications that have ended.
+
+        Raises Conflict while the live view lacks changes that came behind columns which the mirror doesn't have yet.
+        """
         known = {run: self._judged(run) for run in work.ended}
         view = None if work.stopped else find_view(self._session, self._root, work.table)
+        if view is not None and not view.whole:
+            raise Conflict("its live view lacks changes until its mirror has the changelog's columns")
         held = self._held(work.table, work.through)
         unjudged = [run for run in work.runs if known.get(run) is None]
         with side_session(self._session, _PARTITIONS) as session:

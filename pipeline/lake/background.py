@@ -9,8 +9,8 @@ every second turn is a comparison's, if one is due. A comparison reads all chang
 isn't compacted. So in its turn the table is merged and compacted first where that is due. Among thousands of small
 files the comparison takes minutes, in which as many come again. A merge reads the keys of the whole mirror. So it comes
 after a comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge. Work that
-Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed pauses longer
-each time.
+was given up, because another writer committed meanwhile or because the mirror's columns have to come first, is tried
+again after a pause. Work that failed pauses longer each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
@@ -355,7 +355,7 @@ def work_done(
 
 
 def work_given_up(background: Background, now: float) -> Background:
-    """Records that Delta gave up the work under way, because another writer committed first: it pauses."""
+    """Records that the work under way was given up: it pauses."""
     under_way, background = _end_work(background)
     until = now + maintenance.REST_S
     return replace(background, resting={**background.resting, under_way.work.due: until})

@@ -200,7 +200,7 @@ class WorkDone:
 
 @dataclass(frozen=True, slots=True)
 class WorkGivenUp:
-    """Delta gave up the work beside the batches, since another writer had committed first."""
+    """The work beside the batches was given up, since another writer had committed first, or columns have to come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ _HARMLESS: Final = frozenset({"add", "remove", "cdc", "commitInfo", "txn", "doma
 
 
 class Conflict(Transient):
-    """A commit was given up, because another writer committed to the lake table meanwhile."""
+    """Work on a lake table was given up: another writer committed meanwhile, or columns have to come to it first."""
 
 
 @dataclass(frozen=True, slots=True)

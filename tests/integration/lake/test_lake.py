@@ -39,6 +39,7 @@ from actors.service.live_view_text import live_view_text
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Definite
+from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files import parquet_files
@@ -1055,6 +1056,48 @@ def test_what_is_merged_between_the_two_tables_changes_of_columns_keeps_its_colu
     assert delivery.view(pairs) == expected(pairs)
     delivery.merge(pairs)
     assert rows(delivery.tier(pairs, Tier.MIRROR)) == delivery.view(pairs) == expected(pairs)
+
+
+@pytest.mark.parametrize("what", ["merge", "complete"])
+def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The kill comes in a batch whose last segment has a column more. The next batch ends before that segment."""
+    history, filled = delivery.history, what == "complete"
+    orders = filled_beside(delivery)[0] if filled else history.table(ORDERS)
+    history.transaction((orders, "c", (2, "b")))
+    history.seal()
+    delivery.deliver_table(ORDERS.table, batch := delivery.batch())
+    delivery.segment = batch.through
+    history.transaction((orders, "u", (2, "c")))
+    history.seal()
+    history.transaction((orders, "c", (3, "d")))
+    history.seal()
+    orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
+    orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
+    history.transaction((orders, "c", (4, "e", 44)))
+    kill_delivery(delivery, monkeypatch, Generations, "evolve")
+    shorter = next_batch(history.store.entries(delivery.segment, history.segment - 1))
+    delivery.deliver_table(ORDERS.table, shorter)
+    delivery.segment = shorter.through
+    amid = delivery.lake.find(ORDERS.table)
+    assert (amid.changes, amid.since) == (shorter.through, shorter.through + 1)
+    before = delivery.view(orders)
+    assert before == ([(1, "a")] if filled else [(2, "b")])
+    assert amid.generation is not None
+    through = delivery.segment, "position"
+    with pytest.raises(Conflict, match="have to wait for the mirror's columns"):
+        delivery.lake.generations.complete(ORDERS.table, amid.generation, *through)
+    if not filled:  # a frozen mirror is read alone
+        with pytest.raises(Conflict, match="have to wait for the mirror's columns"):
+            delivery.merge(orders)
+        with pytest.raises(Conflict, match="lacks changes until its mirror has"):
+            delivery.lake.verification.verify(VerifyRows(ORDERS.table, (), *through, 0, None))
+    assert delivery.view(orders) == before
+    delivery.deliver_sealed()
+    assert delivery.view(orders) == expected(orders)
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
 
 
 def cut(*_: object, **__: object) -> None:
