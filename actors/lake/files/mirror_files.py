@@ -174,17 +174,23 @@ def _coded_texts(footer: pq.FileMetaData) -> list[str]:
 
 
 def _is_text(chunk: pq.ColumnChunkMetaData) -> bool:
-    """Returns whether it has values of any length. Those within others take as much as they take in the file."""
-    return bool(chunk.physical_type == "BYTE_ARRAY" and "." not in chunk.path_in_schema)
+    """Returns whether it has values of any length."""
+    return bool(chunk.physical_type == "BYTE_ARRAY")
 
 
 def _longest(coded: pq.ParquetFile, group: int, names: Sequence[str]) -> int:
     """Returns how many bytes the longest texts take that the dictionaries of a group have, one of each column."""
-    longest = 0
-    if names and (first := next(coded.iter_batches(1, row_groups=[group], columns=names), None)) is not None:
-        for column in first.columns:
-            longest += pc.max(pc.binary_length(column.dictionary)).as_py() or 0
-    return longest
+    first = next(coded.iter_batches(1, row_groups=[group], columns=names), None) if names else None
+    return 0 if first is None else sum(map(_longest_of, first.columns))
+
+
+def _longest_of(column: pa.Array) -> int:
+    """Returns how many bytes the longest text of a column takes, or one of each part of a struct."""
+    if pa.types.is_struct(column.type):
+        return sum(_longest_of(column.field(part)) for part in range(column.type.num_fields))
+    if not pa.types.is_dictionary(column.type):  # its name only begins like one of the others, before a dot
+        return 0
+    return pc.max(pc.binary_length(column.dictionary)).as_py() or 0
 
 
 def _rows_read(group: pq.RowGroupMetaData, longest: int) -> int:

@@ -139,6 +139,23 @@ def test_large_rows_are_read_one_by_one(tmp_path: Path, monkeypatch: pytest.Monk
     assert [text for _, values in pieces for text in values[1].to_pylist()] == notes.to_pylist()
 
 
+@pytest.mark.parametrize("name", ["a.b", "a"], ids=["under a name with a dot", "in a struct"])
+def test_large_texts_that_repeat_are_read_one_by_one_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another column's name begins like that of the texts."""
+    monkeypatch.setattr(mirror_files, "_BYTES_AT_ONCE", 1 << 10)
+    texts: pa.Array = pa.array([b"x", b"y", *[b"x" * 600] * 50, None], pa.binary())
+    if name == "a":
+        texts = pa.StructArray.from_arrays([pa.array(range(len(texts))), texts], names=["srid", "wkb"])
+    table = pa.table({name: texts, f"{name}.c": range(len(texts))})
+    pq.write_table(table, tmp_path / "1.parquet")
+    columns = plain_columns(list(table.schema))
+    pieces = list(mirror_files.MirrorFiles(str(tmp_path)).batches({"path": "1.parquet"}, columns))
+    assert max(len(values[0]) for _, values in pieces) == 1
+    assert [text for _, values in pieces for text in values[0].to_pylist()] == texts.to_pylist()
+
+
 def test_rows_of_long_lists_are_read_a_few_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirror_files, "_BYTES_AT_ONCE", 1 << 10)
     zeros = pa.array([[0.0] * 30] * 40, pa.list_(pa.float32()))
