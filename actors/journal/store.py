@@ -93,6 +93,11 @@ class JournalReader:
             self._view = writer_epochs.read_view(self.files)
         return self._view.last
 
+    def last_entry(self) -> Entry | None:
+        """The last segment that no crash can take back. Raises as `entry` does."""
+        last = self.last_segment()
+        return self.entry(last) if last else None
+
     def entries(self, after: int, through: int) -> Iterator[Entry]:
         """The segments with `after` < number <= `through`, in order; raises as `entry` does."""
         for segment in range(after + 1, through + 1):

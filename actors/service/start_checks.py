@@ -1,5 +1,6 @@
 """Everything that a start needs, as one list of checks (`tidemark check`)."""
 
+import asyncio
 import dataclasses
 import fcntl
 import os
@@ -15,20 +16,26 @@ from typing import Any, Final
 from pyarrow import fs
 
 from actors.http.certificate import certificate_findings
+from actors.journal.store import JournalReader
+from actors.journal.writer_epochs import NoJournal
 from actors.kafka.broker_check import check_topics
 from actors.lake import spark_session
 from actors.lake.filesystem import lake_filesystem
 from actors.runtime.filesystem import list_folder
+from actors.runtime.metrics import Metrics
 from actors.runtime.state_folder import local_folder
+from actors.service.capture_start import choose_beginning
 from actors.signals.kafka import check_broker
+from actors.source.binlog_dump import replica_uuid
 from actors.source.connection import Source
-from actors.source.failover import list_servers
+from actors.source.failover import Servers, list_servers
 from actors.source.preflight import NOTHING_MATCHES, preflight
 from actors.source.server_facts import find_replicas
 from pipeline.config.http_access import is_loopback
 from pipeline.config.s3_environment import LOG_STORE_JAR, log_store_setting
 from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
 from pipeline.errors import Definite, TidemarkError
+from pipeline.journal.entry import Entry
 from pipeline.source.finding import Finding, Severity
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
@@ -265,7 +272,8 @@ async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def check_servers(settings: Settings) -> AsyncIterator[Finding]:
-    """Each server of the source: its configuration, the grants and the tables."""
+    """Each server of the source: its configuration, the grants and the tables. Then whether capture can begin there."""
+    fit = True
     for source in list_servers(settings.source):
         try:
             found = (await preflight(replace(settings, source=source))).findings
@@ -274,16 +282,48 @@ async def check_servers(settings: Settings) -> AsyncIterator[Finding]:
         named = f"{source.host}:{source.port}: " if settings.source.others else ""
         for finding in found:
             severity = Severity.ERROR if finding.remedy == NOTHING_MATCHES else finding.severity
+            fit = fit and severity is not Severity.ERROR
             yield replace(finding, severity=severity, wrong=named + finding.wrong)
+    if fit:
+        async for finding in _beginning(settings):
+            yield finding
+
+
+async def _beginning(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether the source has what follows on the journal, by the decision of a start."""
+    try:
+        last = await asyncio.to_thread(last_sealed, settings)
+        if last is None and settings.source.begin_after is None:
+            return
+        servers = Servers(settings, _replica_of_check(settings), Metrics())
+        found = await servers.choose(None if last is None else last.checkpoint)
+        choose_beginning(last, found, settings)
+    except TidemarkError as error:
+        yield _error(str(error), "until then a run ends with that")
+
+
+def last_sealed(settings: Settings) -> Entry | None:
+    """Returns the last segment of the journal, None before the first. Raises Definite or Transient if it can't be
+    read."""
+    try:
+        return JournalReader(settings.journal.path).last_entry()
+    except NoJournal:
+        return None
+
+
+def _replica_of_check(settings: Settings) -> str:
+    """Returns as what a check reads the log: the source ends the connection of a service that reads as the same."""
+    return f"check of {settings.name}"
 
 
 async def check_server_id(settings: Settings) -> AsyncIterator[Finding]:
     """Whether another replica has our server_id, though each replica of a source needs one of its own."""
-    server_id = settings.source.server_id
+    server_id, ours = settings.source.server_id, str(replica_uuid(_replica_of_check(settings)))
     try:
         source = await Source.connect(settings.source)
         try:
-            hosts = await find_replicas(source, server_id)
+            # The server may list the connection of a check for some seconds after its end.
+            hosts = [host for host in await find_replicas(source, server_id) if ours not in host]
         finally:
             source.close()
     except TidemarkError:

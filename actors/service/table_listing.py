@@ -13,6 +13,7 @@ from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.journal.change_rows import uncapturable
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.checkpoint import Checkpoint
 
 _HEAD: Final = ("table", "key", "rows", "MiB", "what it gets")
 
@@ -38,18 +39,24 @@ class PlannedTable:
         return (str(self.table), key, f"{self.rows:,}", f"{self.size / 2**20:,.1f}", self.gets)
 
 
-async def planned_tables(settings: Settings) -> list[PlannedTable]:
-    """Returns the tables that a run would capture, and those that can't be. Raises Transient or Definite."""
+async def planned_tables(settings: Settings, begun: Checkpoint | None) -> list[PlannedTable]:
+    """Returns the tables that a run would capture, and those that can't be. Raises Transient or Definite.
+
+    `begun`: where the journal ends, None before the first start.
+    """
     source = await Source.connect(settings.source)
     try:
         known = (await inspect_source(source, settings, NO_GTIDS)).known
-        return list(plan(known, settings, await source.sizes()))
+        return list(plan(known, settings, await source.sizes(), begun))
     finally:
         source.close()
 
 
 def plan(
-    known: KnownSchemas, settings: Settings, sizes: Mapping[TableId, tuple[int, int]]
+    known: KnownSchemas,
+    settings: Settings,
+    sizes: Mapping[TableId, tuple[int, int]],
+    begun: Checkpoint | None = None,
 ) -> Iterator[PlannedTable]:
     """Yields what each table gets, by its schema or by why it's refused."""
     for table in sorted(filter(settings.tables.match, known.schemas.keys() | known.refused.keys())):
@@ -59,18 +66,28 @@ def plan(
         refused = known.refused.get(table)
         if schema is not None and refused is None:
             refused = uncapturable(schema, settings.protection)
-        gets = _gets(schema, refused, settings.snapshot.mode)
+        gets = _gets(table, schema, refused, settings.snapshot.mode, begun)
         types = None if schema is None or refused else _types(settings.protection.stored(schema), settings)
         yield PlannedTable(table, key, rows, size, f"{gets}; {types}" if types else gets, refused)
 
 
-def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -> str:
+def _gets(
+    table: TableId,
+    schema: TableSchema | None,
+    refused: str | None,
+    mode: SnapshotMode,
+    begun: Checkpoint | None,
+) -> str:
     if schema is None or refused is not None:
         return f"nothing, it can't be captured: {refused}"
+    if begun is not None and table in begun.stopped:
+        return f"nothing, it has stopped: {begun.stopped[table]}"
     if not schema.key:
         return "its changes only, since it has no primary key; a blocking snapshot reads its rows"
     if mode is SnapshotMode.NO_DATA:
         return "its changes, and a snapshot when a signal asks for it"
+    if begun is not None and table in begun.mirrors:
+        return "its changes, from where the journal ends"
     return "a snapshot of all rows at its first start, and its changes"
 
 

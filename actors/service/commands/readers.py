@@ -149,9 +149,8 @@ def _stopped_in_capture(settings: Settings) -> Mapping[TableId, str]:
     from actors.journal.store import JournalReader
 
     try:
-        journal = JournalReader(settings.journal.path)
-        last = journal.last_segment()
-        return journal.entry(last).checkpoint.stopped if last else {}
+        last = JournalReader(settings.journal.path).last_entry()
+        return {} if last is None else last.checkpoint.stopped
     except (Definite, Transient):
         return {}
 

@@ -60,7 +60,8 @@ def run(settings: Settings) -> None:
 def check(settings: Settings) -> None:
     """List all that would keep a run from working, then the tables that it would capture.
 
-    It looks at the source, the grants, the folders, the port, Java, Spark's jars and Kafka.
+    It looks at the source, the grants, the folders, the port, Java, Spark's jars and Kafka, and whether the
+    source still has the changes that follow on the journal.
 
     First comes the configuration that holds, with what the environment and the defaults say, and stars for secrets.
     """
@@ -78,7 +79,9 @@ def check(settings: Settings) -> None:
         click.echo(str(finding))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     with contextlib.suppress(TidemarkError):  # which is among the findings
-        for line in table_listing.listing(asyncio.run(table_listing.planned_tables(settings))):
+        last = start_checks.last_sealed(settings)
+        begun = None if last is None else last.checkpoint
+        for line in table_listing.listing(asyncio.run(table_listing.planned_tables(settings, begun))):
             click.echo(line)
     if errors:
         fail(f"{errors} to fix before it can run", 1)

@@ -352,8 +352,10 @@ def test_a_schema_is_written_once(store: JournalStore) -> None:
 
 
 def test_entries_are_given_from_behind_a_cursor(store: JournalStore) -> None:
-    sealed = [seal(store, number) for number in (1, 2, 3, 4)]
     reader = JournalReader(store.directory)
+    assert reader.last_entry() is None
+    sealed = [seal(store, number) for number in (1, 2, 3, 4)]
+    assert reader.last_entry() == sealed[3]
     assert list(reader.entries(1, 3)) == sealed[1:3]
     assert list(reader.entries(4, 4)) == []
 

@@ -17,6 +17,7 @@ from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId
+from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from pipeline.types.column_types import Geometry, Integer
 from tests.pipeline.builders import ORDERS
 
@@ -74,6 +75,18 @@ def test_without_a_snapshot_by_itself_it_says_so() -> None:
     assert [table.gets for table in plan(KNOWN, settings, SIZES)][2] == (
         "its changes, and a snapshot when a signal asks for it"
     )
+
+
+def test_a_table_of_an_existing_journal_continues_where_that_ends() -> None:
+    items, new = TableId("shop", "items"), TableId("shop", "new")
+    schemas = {table: replace(ORDERS, table=table) for table in (items, new, ORDERS.table)}
+    begun = Checkpoint(NO_GTIDS, mirrors={ORDERS.table: Ready(0)}, stopped={items: "it was dropped"})
+    known = replace(KNOWN, schemas=schemas, refused={})
+    assert [table.gets for table in plan(known, SHOP, SIZES, begun)] == [
+        "nothing, it has stopped: it was dropped",
+        "a snapshot of all rows at its first start, and its changes",
+        "its changes, from where the journal ends",
+    ]
 
 
 def test_the_tables_of_a_service_say_their_snapshots_and_what_stops_them() -> None:

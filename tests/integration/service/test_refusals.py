@@ -10,9 +10,14 @@ import pytest
 from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import ExitCode
 from actors.service import assembly
+from actors.service.start_checks import check_server_id, check_servers
+from actors.source.binlog_dump import replica_uuid
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
-from pipeline.config.settings import AlertSettings, Secret, Settings
+from pipeline import metrics as catalogue
+from pipeline.config.settings import AlertSettings, Secret, Settings, SnapshotMode
 from pipeline.messages.signals import SignalRejected
+from pipeline.messages.topology import ActorName as Name
+from pipeline.source.finding import Severity
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import WithoutLake, pipeline, running
 from tests.servers.webhook import Receiver, receiver
@@ -75,6 +80,49 @@ async def test_a_binlog_that_was_purged(mysql_factory: MysqlFactory, tmp_path: P
     told = await refusal(settings)
     assert f"the binlog that we need was purged: {server.uuid}:{lost}; restore it on the source" in told
     assert 'set snapshot.mode = "when_needed"' in told
+
+
+async def test_a_check_refuses_the_journal_that_a_run_refuses(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    settings = pipeline(server, tmp_path, "shop")
+    assert await mistakes(settings) == [], "there's no journal yet"
+    async with running(settings) as service:
+        await service.begun()
+        server.sql("INSERT INTO shop.t VALUES (1)")
+        await service.caught_up(server)
+        assert await mistakes(settings) == []
+        replicas = [finding.wrong async for finding in check_server_id(settings)]
+        assert not any(str(replica_uuid(f"check of {settings.name}")) in each for each in replicas)
+        server.sql("INSERT INTO shop.t VALUES (2)")
+        await service.caught_up(server)
+        restarts = service.assembly.metrics.value(catalogue.RESTARTS, actor=Name.BINLOG_READER.value)
+        assert restarts == 0, "the check reads as another replica"
+        await service.stop()
+    assert await mistakes(settings) == []
+    server.sql("INSERT INTO shop.t VALUES (3)")
+    server.purge_binlogs()
+    (purged,) = await mistakes(settings)
+    assert purged.startswith("error: the binlog that we need was purged: ")
+    assert (await refusal(settings)).removeprefix("capture: ") in purged
+    again = replace(settings, snapshot=replace(settings.snapshot, mode=SnapshotMode.WHEN_NEEDED))
+    assert await mistakes(again) == [], "a run begins again"
+    server.sql("RESET BINARY LOGS AND GTIDS")
+    (reset,) = await mistakes(settings)
+    assert reset.startswith("error: the source is a divergent server: ")
+    assert (await refusal(settings)).removeprefix("capture: ") in reset
+    server.sql(*(f"INSERT INTO shop.t VALUES ({key})" for key in range(10, 60)))
+    (renewed,) = await mistakes(settings)
+    assert renewed.startswith("error: the source has another history: ")
+    assert (await refusal(settings)).removeprefix("capture: ") in renewed
+
+
+async def mistakes(settings: Settings) -> list[str]:
+    """Returns what a check of the source says of why a run would end."""
+    found = [finding async for finding in check_servers(settings)]
+    return [str(finding) for finding in found if finding.severity is Severity.ERROR]
 
 
 async def test_an_unknown_table_in_a_signal(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
