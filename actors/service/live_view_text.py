@@ -24,6 +24,9 @@ from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`", re.DOTALL)
+_WIDENED: Final = (
+    "-- a column got a wider type (Delta's typeWidening), and delta-rs refuses that: use another engine"
+)
 NO_TEXTS: Final[Mapping[TableId, str]] = MappingProxyType({})
 
 
@@ -172,7 +175,8 @@ def _query_of(
             "its last snapshot, or else since capture began"
         )
         text = sum_sql(root, changelog.schema, dialect)
-        return LiveQuery(table, text, (note, *_to_do(root, table, dialect, text, (Tier.CHANGELOG,), at)))
+        reports = {Tier.CHANGELOG: changelog}
+        return LiveQuery(table, text, (note, *_to_do(root, table, dialect, text, reports, at)))
     if mirrored is None or mirrored.schema is None:
         return None
     check_complete(mirrored, table)
@@ -182,7 +186,8 @@ def _query_of(
     if changing:
         at = _last_together(root, table, mirrored, changelog)
     text = live_view_sql(root, mirrored.schema, reached, at, dialect)
-    comments = _to_do(root, table, dialect, text, tuple(Tier), at)
+    reports = {Tier.CHANGELOG: changelog, Tier.MIRROR: mirrored}
+    comments = _to_do(root, table, dialect, text, reports, at)
     if bound:
         note = (
             f"-- {_line(_changing(table))}; this reads the versions before, so print it again for later rows"
@@ -208,9 +213,15 @@ def _version_before(root: str, table: TableId, tier: Tier, version: LoggedVersio
 
 
 def _to_do(
-    root: str, table: TableId, dialect: Dialect, text: str, tiers: tuple[Tier, ...], at: Versions | None
+    root: str,
+    table: TableId,
+    dialect: Dialect,
+    text: str,
+    reports: Mapping[Tier, LoggedVersion],
+    at: Versions | None,
 ) -> tuple[str, ...]:
     """Returns what a program does before it runs the query, as comments."""
+    tiers = tuple(reports)
     match dialect:
         case Dialect.TRINO:
             return tuple(f"-- once: {statement};" for statement in registration(root, table, tiers))
@@ -218,7 +229,8 @@ def _to_do(
             versions = {} if at is None else {Tier.MIRROR: at.mirror, Tier.CHANGELOG: at.changelog}
             first = tiers[::-1]  # the mirror, so that it isn't ahead of the changelog
             calls = registered_tables(root, table, first, versions)
-            return tuple(f"-- before each query: {call}" for call in calls)
+            refused = (_WIDENED,) if any(report.widened for report in reports.values()) else ()
+            return (*refused, *(f"-- before each query: {call}" for call in calls))
         case Dialect.SPARK if "${" in text:  # a session may replace such a name by another one
             return ("-- once: SET spark.sql.variable.substitute = false;",)
         case _:

@@ -170,6 +170,11 @@ class TableReport:
         return tuple(Constant(*each) for each in json.loads(text)) if text else ()
 
     @property
+    def widened(self) -> bool:
+        """Returns whether a column got a wider type: only a reader with Delta's type widening takes the table then."""
+        return self.properties.get("delta.enableTypeWidening") == "true"
+
+    @property
     def since(self) -> int:
         """Returns the segment that this schema came with."""
         return int(self.properties.get(Property.SINCE, 0))

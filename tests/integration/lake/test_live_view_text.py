@@ -286,7 +286,9 @@ def description(root: str, table: TableId, tier: Tier) -> str:
     return metadata.description
 
 
-def test_the_document_names_the_features_of_the_tables_that_are_made(spark: Spark, tmp_path: Path) -> None:
+def test_the_document_names_the_features_of_the_tables_that_are_made(
+    spark: Spark, duck: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     root, history = str(tmp_path / "lake"), History(tmp_path / "journal")
     small = (Column("id", Integer(4, unsigned=False), False), Column("v", Integer(4, unsigned=False), True))
     plain = history.table(TableSchema(TableId("shop", "plain"), small, (0,)), Ready(0))
@@ -302,6 +304,7 @@ def test_the_document_names_the_features_of_the_tables_that_are_made(spark: Spar
             lake.deliver(table, lake.find(table), batch)
 
     deliver(1)
+    assert "typeWidening" not in live_view_text(root, "shop.plain", Dialect.DELTA_RS)
     assert features(root, "plain", Tier.CHANGELOG) == set()
     assert features(root, "plain", Tier.MIRROR) == {"deletionVectors"}
     assert features(root, "timed", Tier.CHANGELOG) == {"timestampNtz", "columnMapping"}
@@ -313,6 +316,11 @@ def test_the_document_names_the_features_of_the_tables_that_are_made(spark: Spar
     history.seal()
     deliver(2)
     assert features(root, "plain", Tier.MIRROR) == {"deletionVectors", "typeWidening"}
+    assert duck.execute(live_view_text(root, "shop.plain", Dialect.DUCKDB)).fetchall() == [(1, 2**40)]
+    warned = live_view_text(root, "shop.plain", Dialect.DELTA_RS)
+    assert warned.startswith("-- a column got a wider type (Delta's typeWidening), and delta-rs refuses")
+    with pytest.raises(Exception, match="TypeWidening"):
+        delta_rs.execute(warned)
     told = (Path(__file__).parents[3] / "docs" / "lake.md").read_text(encoding="utf-8")
     for feature in ("deletionVectors", "timestampNtz", "columnMapping", "typeWidening"):
         assert f"| `{feature}` |" in told
