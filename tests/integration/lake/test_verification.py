@@ -739,6 +739,24 @@ def test_spark_reads_both_sides_where_only_it_can(
     assert compared == [None, (1, 1), None, None]
 
 
+def test_spark_reads_both_sides_if_a_changed_key_is_wider_than_its_column_is_now(
+    narrow: Verified, compared: Compared
+) -> None:
+    """It was deleted before the column became narrower, and the mirror still has it."""
+    history, table = narrow.history, narrow.table
+    history.transaction(*((table, "c", few(key)) for key in (0, 1, 1 << 40)))
+    narrow.deliver()
+    narrow.merge()
+    history.transaction((table, "d", few(1 << 40)))
+    table.close_version()
+    id_ = replace(FEW.columns[0], type=t.Integer(4, unsigned=False))
+    table.schema = replace(FEW, columns=(id_, *FEW.columns[1:]))
+    history.transaction((table, "u", few(0, 6)))
+    narrow.deliver()
+    assert narrow.verify_at_once("v").verdict is LakeVerdict.EQUAL
+    assert compared == [None]
+
+
 def test_one_query_shows_equality_whatever_is_merged(
     narrow: Verified, compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
