@@ -139,6 +139,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._freshness: float | None = None
         # The tables that the journal knows not to be compared with its end; None if it doesn't know that of any.
         self._unseen: Mapping[TableId, int] | None = None
+        self._recording = asyncio.Lock()
         # The tables that the journal knows to have lost rows in the lake.
         self._lost: LostScans = {}
         self._closing: asyncio.Task[Any] | None = None
@@ -298,15 +299,13 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.FindCursor(reported):
                 return await self._in_thread(self._place, reported)
             case spark_sink.ReadBatch(after, through):
-                # Before the lake has anything that a crash would find ahead of it.
-                if (unseen := self._state.still_unseen) != self._unseen:
-                    await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER, unseen)
-                    self._unseen = unseen
+                await self._record_unseen()
                 if (lost := self._state.so_far.lost) != self._lost:  # a crash within the batch would hide it
                     await self._in_thread(self._journal.consumers.record_lost, LAKE_CONSUMER, lost)
                     self._lost = lost
                 return await self._in_thread(self._read_batch, after, through)
             case spark_sink.DeliverTable():
+                await self._record_unseen()  # the batch's own tables may have been found since it was read
                 return await self._deliver(self._up, order)
             case spark_sink.ReportProgress(batch, reported, seconds, lost):
                 self._measure_batch(batch, seconds)
@@ -336,6 +335,15 @@ class SparkSink(Actor[ToSparkSink]):
             case _:
                 assert_never(order)
         return None
+
+    async def _record_unseen(self) -> None:
+        """Records which tables aren't compared with the journal's end yet, before the lake has anything that a crash
+        would find ahead of it.
+        """
+        async with self._recording:  # tables are delivered at the same time
+            if (unseen := self._state.still_unseen) != self._unseen:
+                await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER, unseen)
+                self._unseen = unseen
 
     async def _break_off(self, sealed: int) -> bool:
         """Begins no further call, and returns whether those under way have ended soon."""

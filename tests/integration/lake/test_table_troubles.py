@@ -7,7 +7,7 @@ import asyncio
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -589,6 +589,28 @@ async def test_a_lake_is_compared_before_it_gets_anything_of_an_empty_journal(
         await house.write(1, 1)
         await house.until(house.arrived, running)
     assert unchecked == [None, None]
+
+
+async def test_a_table_counts_as_compared_before_a_batch_that_found_it_brings_it_further(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier start couldn't look at it, and this one finds it only for the batch."""
+    items, deliver = house.items.schema.table, Lake.deliver
+    known, unseen = house.history.store.consumers, list[Mapping[TableId, int]]()
+    known.record_progress(LAKE_CONSUMER, 0)
+    known.checked(LAKE_CONSUMER, {items: 0})
+    assert known.all()[LAKE_CONSUMER].unseen == {items: 0}
+
+    def delivered(lake: Lake, *arguments: Any) -> LakeTableState:
+        unseen.append(known.all()[LAKE_CONSUMER].unseen)
+        return deliver(lake, *arguments)
+
+    monkeypatch.setattr(Lake, "deliver", delivered)
+    async with house.life() as running:
+        await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+    assert unseen == [{}, {}]
 
 
 async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
