@@ -400,7 +400,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
         selected = monotonic()
         high = await self.high(source, order)
         self.metrics.chunk_read(started, low_read, selected)
-        return chunks.ChunkRead(order.chunk, low, rows, upto, high, round((selected - low_read) * 1e6), size)
+        scanned = len(rows)
+        if isinstance(order, chunks.ReadChunk) and order.request.condition is not None:
+            scanned = order.limit
+        took = round((selected - low_read) * 1e6)
+        return chunks.ChunkRead(order.chunk, low, rows, upto, high, took, size, scanned)
 
     async def low(
         self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys

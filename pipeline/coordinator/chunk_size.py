@@ -5,6 +5,10 @@ the bytes that it may have, whichever is less. From one chunk to the next it cha
 chunks that end before their range does are measured by time. Of the others the way to the server takes most of the
 time.
 
+**A filter** leaves rows out, and the SELECT goes over them all the same. So a chunk's rows are those that it goes over,
+and few that match make no chunk smaller. None grows beyond what may come if all of them match, or beyond a table's
+first chunk: the rows that match may lie together.
+
 **One budget** bounds the rows in memory: those that wait in windows, and those that ordered chunks may bring. A table's
 last chunk says how many bytes a row takes. Before the first chunk, a chunk counts as large as it may be. Nothing is
 ordered beyond the budget, except that one chunk always is: otherwise no chunk would ever come.
@@ -73,13 +77,15 @@ class ChunkSize:
 
 def resize(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimits) -> ChunkSize:
     """Returns the size after a chunk has come."""
-    rows = len(read.rows)
-    if not rows:
-        return size
-    row_bytes = max(read.bytes, read.rows.nbytes) / rows
-    wanted = limits.chunk_bytes / max(row_bytes, 1)
+    rows, came = len(read.rows), max(read.bytes, read.rows.nbytes)
+    row_bytes = came / rows if rows else size.row_bytes
+    wanted: float = limits.chunk_rows
+    if row_bytes is not None:
+        wanted = max(wanted, limits.chunk_bytes / max(row_bytes, 1))
+    if rows:
+        wanted = min(wanted, limits.chunk_bytes * read.scanned / max(came, 1))
     if read.upto is not None:
-        wanted = min(wanted, rows * limits.chunk_us / max(read.took, 1))
+        wanted = min(wanted, read.scanned * limits.chunk_us / max(read.took, 1))
     else:
         wanted = min(wanted, size.rows)
     if order.request.chunk_rows is not None:

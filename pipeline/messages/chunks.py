@@ -79,7 +79,10 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """The chunk's rows, up to a key, or to the range's end (None); its SELECT's µs, and the bytes of its packets."""
+    """The chunk's rows, up to a key, or to the range's end (None); its SELECT's µs, and the bytes of its packets.
+
+    `scanned`: how many rows of the table the SELECT went over, at most. With a filter only some of them are in `rows`.
+    """
 
     chunk: ChunkId
     low: GtidSet
@@ -88,6 +91,7 @@ class ChunkRead:
     high: High
     took: int
     bytes: int
+    scanned: int
 
 
 @dataclass(frozen=True, slots=True)

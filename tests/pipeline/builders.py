@@ -243,7 +243,7 @@ def read(
     more = isinstance(order, chunks.ReadChunk) and len(keys) == order.limit
     upto: Key | None = (keys[-1],) if more else None
     return chunks.ChunkRead(
-        order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took, bytes=ROW * len(keys)
+        order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took, ROW * len(keys), len(keys)
     )
 
 

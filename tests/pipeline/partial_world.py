@@ -216,7 +216,7 @@ class World:
         elif isinstance(order, chunks.ReadByKeys):
             wanted = order.keys.column(0).to_pylist()
             found = {key: row for key, row in rows.items() if key in wanted}
-            self.give(chunks.ChunkRead(order.chunk, low, arrow(found), None, high, 1000, 100))
+            self.give(chunks.ChunkRead(order.chunk, low, arrow(found), None, high, 1000, 100, len(found)))
         else:
             after, end = (key[0] if key else 0 for key in (order.after, order.end))
             assert isinstance(after, int)
@@ -225,7 +225,7 @@ class World:
             chosen = sorted(each for each in ahead if after < each[0] <= end)[: order.limit]
             upto = (chosen[-1][0],) if len(chosen) == order.limit else None
             found = {key: rows[key] for _, key in chosen}
-            self.give(chunks.ChunkRead(order.chunk, low, arrow(found), upto, high, 1000, 100))
+            self.give(chunks.ChunkRead(order.chunk, low, arrow(found), upto, high, 1000, 100, len(found)))
 
     def at(self, key: int, row: Row) -> int:
         """Where the row is in the snapshot's walk."""

@@ -291,7 +291,8 @@ class Selector:
         columns += [pa.nulls(len(rows), pa.int64())] * (len(chunk.order.schema.columns) - 2)
         batch = pa.RecordBatch.from_arrays(columns, schema=chunk.order.schema.arrow)
         took = self._random.choice((1, 1_000, 100_000, 10_000_000))
-        read = ChunkRead(chunk.order.chunk, low, batch, chunk.upto, high, took, int(batch.nbytes))
+        size = int(batch.nbytes)
+        read = ChunkRead(chunk.order.chunk, low, batch, chunk.upto, high, took, size, len(rows))
         if self._random.random() < self._world.repeats:
             self.repeated.append(read)
         return read

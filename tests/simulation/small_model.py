@@ -333,7 +333,7 @@ def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]
         assert isinstance(passed, window.Reading)
         reading = passed
     rows = _batch(histories.seen_by(chunk.seen))
-    read = ChunkRead(order.chunk, gtid_set(chunk.low), rows, None, place(chunk.high), 0, 0)
+    read = ChunkRead(order.chunk, gtid_set(chunk.low), rows, None, place(chunk.high), 0, 0, len(rows))
     reconciling: window.Window = window.take_chunk(reading, read)
     for i in range(chunk.came, at):
         reconciling = window.pass_keys(reconciling, _passed(histories, i))

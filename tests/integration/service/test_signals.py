@@ -15,6 +15,7 @@ from pipeline.config.settings import KafkaSettings, Settings, SignalSettings, Sn
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import progress
 from pipeline.verifier.signal_table import CREATE_SIGNAL_TABLE
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import entries, unequal
@@ -303,3 +304,31 @@ async def test_a_snapshot_by_kafka_is_answered_until_it_is_done(
         assert (types[0], types[-1]) == ("STARTED", "COMPLETED")
         assert service.tables("s1")["numbers"]["rows"] == 3
         await service.stop()
+
+
+async def test_a_filter_takes_about_as_many_chunks_as_the_whole_table(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql(
+        "SET SESSION cte_max_recursion_depth = 50000",
+        "CREATE TABLE numbers (id INT PRIMARY KEY, part INT NOT NULL)",
+        "INSERT INTO numbers WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)"
+        " SELECT i, i % 100 FROM n",
+        database=database,
+    )
+    settings = pipeline(mysql, tmp_path, database)
+    settings = replace(settings, snapshot=replace(settings.snapshot, chunk_rows=1000))
+    table = TableId(database, "numbers")
+    filters = {"some": "part = 5", "none": "part = 100"}
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("whole", str(table))
+        await service.completed("whole")
+        for id_, text in filters.items():
+            conditions = [{"data-collection": str(table), "filter": text}]
+            await service.execute(id_, str(table), additional_conditions=conditions)
+            await service.completed(id_)
+        counts = {each.id: progress(each.tables[table]) for each in service.checkpoint().snapshots}
+    assert {id_: each.rows for id_, each in counts.items()} == {"whole": 50_000, "some": 500, "none": 0}
+    chunks = {id_: each.chunks for id_, each in counts.items()}
+    assert max(chunks.values()) <= 2 * chunks["whole"], chunks

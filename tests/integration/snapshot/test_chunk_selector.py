@@ -44,7 +44,7 @@ from pipeline.messages.inboxes import ToChunkSelector
 from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
+from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId, Request
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
 from tests.integration.snapshot import large_rows
@@ -287,8 +287,9 @@ async def test_a_server_that_is_away_for_a_while_fails_no_chunk(mysql_factory: M
     assert chunk.rows["a"].to_pylist() == [9]
 
 
+@pytest.mark.parametrize("asked", [WHOLE_TABLE, Request(condition="a <> 1")])
 async def test_a_chunk_that_takes_too_long_is_tried_again_with_fewer_rows(
-    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch, asked: Request
 ) -> None:
     monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 10.0))
     rows = ", ".join(f"({a})" for a in range(10))
@@ -304,9 +305,9 @@ async def test_a_chunk_that_takes_too_long_is_tried_again_with_fewer_rows(
 
     async with bench(mysql, database, kind=Slow, read_timeout_s=30.0) as running:
         plan = await running.plan(TableId(database, "t"))
-        chunk = await running.read(running.chunk(plan, None, (9,), 10))
-    assert chunk.rows["a"].to_pylist() == [0, 1]
-    assert chunk.upto == (1,)
+        chunk = await running.read(running.chunk(plan, None, (9,), 10, asked))
+    assert chunk.rows["a"].to_pylist() == ([0, 1] if asked.whole else [0])
+    assert (chunk.upto, chunk.scanned) == ((1,), 2)
 
 
 async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(

@@ -210,7 +210,7 @@ async def test_a_condition_that_nearly_no_row_satisfies_reads_no_more_than_its_l
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"), request)
         chunk = await running.read(running.chunk(plan, None, divided(plan).end, 100, request))
-        assert (chunk.rows.num_rows, chunk.upto) == (0, (99,))
+        assert (chunk.rows.num_rows, chunk.upto, chunk.scanned) == (0, (99,), 100)
         read = await running.walk(plan, 100, request)
     assert [batch.num_rows for batch in read] == [0] * 8 + [1, 0, 0]
 

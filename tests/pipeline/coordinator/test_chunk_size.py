@@ -19,11 +19,12 @@ def order(limit: int, chunk_rows: int | None = None) -> ReadChunk:
     return ReadChunk(chunk, ORDERS, primary_index(ORDERS), request, 0, None, (9,), limit, gtids(""))
 
 
-def chunk(count: int, took: int, size: int, more: bool = True) -> ChunkRead:
-    """A chunk of so many rows, which took so many µs and bytes."""
+def chunk(count: int, took: int, size: int, more: bool = True, scanned: int | None = None) -> ChunkRead:
+    """A chunk of so many rows, which took so many µs and bytes; with a filter it went over more than these."""
     upto = (9,) if more else None
     found = rows(ORDERS, range(count))
-    return ChunkRead(ChunkId("s1", ORDERS.table, 1), gtids(""), found, upto, place(4), took, size)
+    over = count if scanned is None else scanned
+    return ChunkRead(ChunkId("s1", ORDERS.table, 1), gtids(""), found, upto, place(4), took, size, over)
 
 
 @pytest.mark.parametrize(("rows_per_s", "most"), [(0, 0), (300, 150), (1, 1), (3, 2)])
@@ -59,11 +60,68 @@ def test_a_chunk_has_as_many_rows_as_take_the_time_and_the_bytes_that_it_may(
     assert resize(ChunkSize(1000), order(1000), read, LIMITS).rows == expected
 
 
-@given(st.integers(1, 10**7), st.integers(0, 50), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
-def test_whatever_comes_the_next_chunk_has_rows_and_at_most_twice_as_many(
-    before: int, count: int, took: int, size: int, more: bool
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (chunk(10, took=80_000, size=500, scanned=1000), 1250),  # the time is that of all that it went over
+        (chunk(10, took=200_000, size=500, scanned=1000), 500),
+        (chunk(10, took=1, size=10 << 10, scanned=1000), 1024),  # more wouldn't fit if all of them matched
+        (chunk(10, took=1, size=20 << 10, scanned=1000), 1000),  # but the first chunk had as many
+        (chunk(10, took=1, size=1 << 20, scanned=1000), 1000),
+        (chunk(10, took=1, size=2 << 20, scanned=1000), 500),  # what came doesn't fit
+        (chunk(0, took=1, size=0, scanned=1000), 2000),  # the rows before it were small
+        (chunk(0, took=125_000, size=0, scanned=1000), 800),
+    ],
+)
+def test_with_a_filter_a_chunk_has_as_many_rows_as_it_goes_over(read: ChunkRead, expected: int) -> None:
+    assert resize(ChunkSize(1000, 10.0), order(1000), read, LIMITS).rows == expected
+
+
+def test_before_a_row_has_matched_no_chunk_is_larger_than_the_first() -> None:
+    assert resize(ChunkSize(1000), order(1000), chunk(0, took=1, size=0, scanned=1000), LIMITS).rows == 1000
+
+
+@given(
+    rows=st.integers(1, 10**6),
+    every=st.integers(1, 10**4),
+    row_bytes=st.integers(64, 1 << 20),
+    row_us=st.floats(0.1, 100),
+    once_us=st.integers(0, 50_000),
+)
+def test_few_rows_that_match_make_no_chunk_smaller(
+    rows: int, every: int, row_bytes: int, row_us: float, once_us: int
 ) -> None:
-    after = resize(ChunkSize(before), order(before), chunk(count, took, size, more), LIMITS)
+    """However few rows match, chunks settle where they take the time or the bytes, or at the first one's rows.
+
+    They settle at no more than that either.
+    """
+    size = ChunkSize(rows)
+    for _ in range(40):
+        count = size.rows // every
+        took = once_us + round(size.rows * row_us)
+        # A few rows stand for all that match, with the bytes of these.
+        read = chunk(min(count, 1), took, count * row_bytes, scanned=size.rows)
+        size = resize(size, order(size.rows), read, LIMITS)
+    in_time = (LIMITS.chunk_us - once_us) / row_us
+    in_bytes = LIMITS.chunk_bytes * every / row_bytes
+    assert size.rows >= min(LIMITS.chunk_rows, in_time, in_bytes) / 4 - 1
+    assert size.rows <= 2 * in_time
+    assert size.rows // every * row_bytes <= 2 * LIMITS.chunk_bytes
+
+
+@given(
+    before=st.integers(1, 10**7),
+    count=st.integers(0, 50),
+    took=st.integers(0, 10**9),
+    size=st.integers(0, 10**9),
+    more=st.booleans(),
+    others=st.integers(0, 10**7),
+)
+def test_whatever_comes_the_next_chunk_has_rows_and_at_most_twice_as_many(
+    before: int, count: int, took: int, size: int, more: bool, others: int
+) -> None:
+    read = chunk(count, took, size, more, scanned=count + others)
+    after = resize(ChunkSize(before), order(before), read, LIMITS)
     assert max(1, before // 2) <= after.rows <= 2 * before
 
 
