@@ -257,7 +257,7 @@ RANGES = Gauge("tidemark_snapshot_ranges", "Ranges of the table in the running o
 RANGES_DONE = Gauge("tidemark_snapshot_done_ranges", "Ranges that are completely emitted.", ("table",))
 SNAPSHOT_LEFT = Gauge(
     "tidemark_snapshot_left_seconds",
-    "Estimated time until the table's running snapshot ends, from its present rate and the server's estimate of rows.",
+    "Estimated time until the table's snapshot ends, by its rate and the server's estimate of rows; not with a filter.",
     ("table",),
 )
 SOURCE_BUSY = Gauge(

@@ -2,7 +2,7 @@
 
 The counts are the checkpoint's, which has no clock. This module looks at them now and then to find their growth in a
 second. The rest is estimated from the server's own estimate of a table's rows, so it's a guess. If there are more rows
-than expected, or a table hasn't been looked at yet, there's none.
+than expected, or a filter leaves rows out, or a table hasn't been looked at yet, there's none.
 """
 
 from collections import Counter, deque
@@ -93,10 +93,20 @@ class TableRates:
 
 def _left(tables: list[StatusJson], speed: float) -> float | None:
     """Returns how long the tables take at this rate (rows a second), or None if that isn't known."""
-    rows: list[int] = [t["expected"] - _dealt_with(t) for t in tables if t["state"] not in _ENDED]
+    rows = [_rows_left(table) for table in tables if table["state"] not in _ENDED]
     if not rows or speed <= 0 or min(rows) <= 0:
         return None
     return round(sum(rows) / speed, 1)
+
+
+def _rows_left(table: StatusJson) -> int:
+    """Returns how many rows of the table are expected to come, 0 if that isn't known."""
+    request = table["request"]
+    if request is not None and request["condition"] is not None:
+        return 0
+    expected = table["expected"]
+    assert isinstance(expected, int)
+    return expected - _dealt_with(table)
 
 
 def _state(tables: list[str], paused: bool) -> str:

@@ -246,11 +246,13 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "ranges": 4,
             "ranges_done": 1,
             "to_go": [{"number": 1, "done": ["geheim"], "end": ["z"]}],
-            "request": {"condition": "name = 'geheim'"},
+            "request": {"condition": None, "keys": [["geheim"]]},
         }
+        filtered = {"condition": "name = 'geheim'", "keys": []}
+        ended = {**table, "table": "items", "state": "completed", "request": filtered}
         bench.said[Name.WATERMARK_COORDINATOR] = {
             "position": "uuid:1-5",
-            "snapshots": [{"id": "s1", "tables": [table]}],
+            "snapshots": [{"id": "s1", "tables": [table, ended]}],
             "windows": [{"chunk": "s1/shop.orders/7", "snapshot": "s1", "table": "shop.orders", "range": 0}],
             "busy": "65 threads run on the source",
         }
@@ -267,7 +269,7 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "uuid:1-5",
             "uuid:1-4",
         )
-        (seen,) = status["snapshots"][0]["tables"]
+        seen, _ = status["snapshots"][0]["tables"]
         assert (seen["rows_per_second"], seen["left_seconds"], seen["windows"]) == (20.0, 20.0, 1)
         assert bench.metrics.value(catalogue.SNAPSHOT_LEFT, table="shop.orders") == 20.0
         assert status["busy"] == "65 threads run on the source"

@@ -26,10 +26,16 @@ def test_pace_is_that_of_the_last_while() -> None:
 
 
 def table(
-    name: str, rows: int, given_up: int = 0, expected: int = 0, state: str = "chunking"
+    name: str,
+    rows: int,
+    given_up: int = 0,
+    expected: int = 0,
+    state: str = "chunking",
+    condition: str | None = None,
 ) -> dict[str, Any]:
+    request = None if condition is None else {"condition": condition, "keys": []}
     counts = {"rows": rows, "given_up": given_up, "expected": expected, "ranges": 4, "ranges_done": 1}
-    return {"database": "shop", "table": name, "state": state, **counts}
+    return {"database": "shop", "table": name, "state": state, "request": request, **counts}
 
 
 def capture(*tables: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -67,6 +73,16 @@ def test_what_is_left_is_not_guessed_where_there_is_nothing_to_go_by() -> None:
     assert snapshot["left_seconds"] is None  # the size of b isn't known
     (snapshot,) = TableRates().with_rates(capture(under_way))
     assert (snapshot["rows_per_second"], snapshot["left_seconds"]) == (None, None)
+
+
+def test_what_is_left_is_not_guessed_of_a_filter_whose_rows_nothing_counts() -> None:
+    paces = TableRates()
+    paces.look(10.0, capture(table("a", 0, 0, 1000, condition="id > 5"))["snapshots"])
+    under_way = capture(table("a", 10, 0, 1000, condition="id > 5"))
+    paces.look(11.0, under_way["snapshots"])
+    (snapshot,) = paces.with_rates(under_way)
+    assert (snapshot["rows_per_second"], snapshot["left_seconds"]) == (10.0, None)
+    assert snapshot["tables"][0]["left_seconds"] is None
 
 
 def test_a_table_that_has_ended_has_no_pace() -> None:
