@@ -13,7 +13,7 @@ of these the comparison is made again. A finding that is in the table already do
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -193,14 +193,12 @@ class LakeVerification:
             return False
         compared = _compared(self._root, view, work)
         with self._changed_folder(work.table) as folder:
-            sums = None
-            with suppress(ReadBySparkOnly):
-                if changed := self._changed_keys(session, view, compared, run.since):
-                    sums = self._divide(view, run, held, changed, folder)
-            if sums is None:
+            try:
+                changed = self._changed_keys(session, view, compared, run.since)
+                verified, mirrored = self._divide(view, run, held, changed, folder)
+            except ReadBySparkOnly:
                 self._read_rows(session, view, held, [run])
                 return _have_equal_parts(session, compared.compared_parts(_ROWS, run.since), run.rows)
-            verified, mirrored = sums
             if verified != mirrored:
                 return False
             self._read_divided(session, view, folder)
@@ -214,16 +212,16 @@ class LakeVerification:
         held: Sequence[_HeldFile],
         changed: Sequence[pa.Array],
         folder: str,
-    ) -> list[RowSums] | None:
+    ) -> list[RowSums]:
         """Returns the sums of V's and the mirror's rows whose keys haven't changed. The others come into the folder.
 
-        None if the mirror's files aren't read here. Raises as `divide_rows`.
+        Raises as `divide_rows`.
         """
         table = self._tables(location(self._root, run.table, Tier.MIRROR))
         assert view.at.mirror is not None
         mirror = table.files_at(view.at.mirror)
         if mirror is None:
-            return None
+            raise ReadBySparkOnly("the mirror's files can't be listed, or a deletion vector has another form")
         own: list[pa.Field] = list(view.schema.arrow)
         stored = {fold_name(name): each for name, each in table.snapshot_at(view.at.mirror).columns.items()}
         named = [(stored[fold_name(field.name)], field.type) for field in own]
@@ -241,27 +239,28 @@ class LakeVerification:
     def _changed_keys(
         self, session: SparkSession, view: FoundView, compared: ComparedTable, since: int
     ) -> list[pa.Array]:
-        """Returns the keys that have changed, as a column for each part. No column if Spark has to read all rows.
+        """Returns the keys that have changed, as a column for each part.
 
-        It has to if the rows of a partial table are in both of its lake tables, or if the keys don't fit into memory.
-        So it has to if a key has no place in the type of its column, which may have become narrower at the source.
+        Raises ReadBySparkOnly if the rows of a partial table are in both of its lake tables, or if the keys don't fit
+        into memory. So it does if a key has no place in the type of its column, which may have become narrower at the
+        source.
         """
         if view.reached.partial:
-            return []
+            raise ReadBySparkOnly("the rows of a partial table are in both of its lake tables")
         extent = session.sql(compared.changed_size(since)).first()
         assert extent is not None
         kinds = [view.schema.arrow.field(place).type for place in view.schema.key]
         if not extent[0]:
             return [pa.nulls(0, kind) for kind in kinds]
         if extent[0] * _KEY_BYTES * len(kinds) + extent[1] > _CHANGED_BYTES:
-            return []
+            raise ReadBySparkOnly("the keys that have changed don't fit into memory")
         found = session.sql(compared.changed_keys(since)).toArrow()
         try:
             return [
                 column.cast(kind).combine_chunks() for column, kind in zip(found.columns, kinds, strict=True)
             ]
-        except pa.ArrowInvalid:
-            return []
+        except pa.ArrowInvalid as error:
+            raise ReadBySparkOnly("a key has no place in the type of its column") from error
 
     def _read_divided(self, session: SparkSession, view: FoundView, folder: str) -> None:
         """Makes `_ROWS` and `_MIRRORED` of the rows of both sides whose keys have changed."""

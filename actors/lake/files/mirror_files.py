@@ -196,7 +196,7 @@ def _longest_of(column: pa.Array) -> int:
 def _rows_read(group: pq.RowGroupMetaData, longest: int) -> int:
     """Returns how many rows of a group are read at once with all of their columns. `longest`: as `_longest` has it."""
     size = sum(
-        each.total_uncompressed_size if each.physical_type == "BYTE_ARRAY" else _WIDEST * each.num_values
+        each.total_uncompressed_size if _is_text(each) else _WIDEST * each.num_values
         for each in _chunks(group)
     )
     fit: int = _BYTES_AT_ONCE // (longest + size // max(group.num_rows, 1) + 1)

@@ -19,7 +19,7 @@ _OTHER_CALENDAR = b"org.apache.spark.legacy"
 
 
 class ReadBySparkOnly(Exception):
-    """A file has something that isn't read here."""
+    """Something of a lake table isn't read by this process."""
 
 
 def check_calendar(footer: pa.KeyValueMetadata | dict[bytes, bytes] | None) -> None:

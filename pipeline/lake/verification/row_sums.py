@@ -226,25 +226,27 @@ def _take_bytes(data: Bytes, ends: Ends, exists: Flags, one: Hashes, other: Hash
         one[row], other[row] = first, second
 
 
+@inlined
+def _slot_of(value: Any, shift: Any, slots: Hashes) -> Any:
+    """Returns the slot that has this value, or is free for it."""
+    last = np.uint64(len(slots) - 1)
+    at = value >> shift
+    while slots[at] != np.uint64(0) and slots[at] != value:
+        at = (at + np.uint64(1)) & last
+    return at
+
+
 @compiled(types.void(types.uint64[::1], types.uint64, types.uint64[::1]))
 def _add(hashes: Hashes, shift: Any, slots: Hashes) -> None:
     """Add hashes to the slots, half of which stay free."""
-    last = np.uint64(len(slots) - 1)
     for i in range(np.uint64(len(hashes))):
         value = hashes[i] | _USED
-        at = value >> shift
-        while slots[at] != np.uint64(0) and slots[at] != value:
-            at = (at + np.uint64(1)) & last
-        slots[at] = value
+        slots[_slot_of(value, shift, slots)] = value
 
 
 @compiled(types.void(types.uint64[::1], types.uint64, types.uint64[::1], types.boolean[::1]))
 def _look_up(hashes: Hashes, shift: Any, slots: Hashes, found: Flags) -> None:
     """Say of each hash whether one of the slots has it."""
-    last = np.uint64(len(slots) - 1)
     for i in range(np.uint64(len(hashes))):
         value = hashes[i] | _USED
-        at = value >> shift
-        while slots[at] != np.uint64(0) and slots[at] != value:
-            at = (at + np.uint64(1)) & last
-        found[i] = slots[at] == value
+        found[i] = slots[_slot_of(value, shift, slots)] == value
