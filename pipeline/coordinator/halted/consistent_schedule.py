@@ -80,9 +80,8 @@ def _advance_once(state: State) -> tuple[State, tuple[Order, ...]]:
             return _reopen(state, order)
         case ((ApproachingPosition(order) | AtPosition(order)), PauseReached()) if not goes_on:
             return _leave_position(state, order)
-        case AtPosition(order), ReaderRunning() if (
-            not goes_on
-        ):  # a transaction came in parts, and its end was needed
+        # A transaction came in parts meanwhile, and its end was needed.
+        case AtPosition(order), ReaderRunning() if not goes_on:
             return _leave_position(state, order)
         case _:
             return state, ()
