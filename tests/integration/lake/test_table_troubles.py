@@ -7,10 +7,10 @@ import asyncio
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -41,6 +41,8 @@ from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Filling
 from tests.integration.history import FILLING, History
 from tests.integration.lake.test_spark_sink import INT, SEALED, WITHIN_S, House, table
+
+Looked = TypeVar("Looked")
 
 
 class Borrowed(Spark):
@@ -570,20 +572,27 @@ async def test_a_table_whose_progress_delta_may_forget_is_set_aside_by_name(hous
     assert [v for _, _, v in house.changes("items")] == [1, 2]
 
 
+def before_deliveries(monkeypatch: pytest.MonkeyPatch, look: Callable[[], Looked]) -> list[Looked]:
+    """What a look finds before each delivery from here on."""
+    found, deliver = list[Looked](), Lake.deliver
+
+    def delivered(lake: Lake, *arguments: Any) -> LakeTableState:
+        found.append(look())
+        return deliver(lake, *arguments)
+
+    monkeypatch.setattr(Lake, "deliver", delivered)
+    return found
+
+
 async def test_a_lake_is_compared_before_it_gets_anything_of_an_empty_journal(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a crash right after its first segment would leave it ahead of where the journal ended."""
-    known, unchecked, deliver = house.history.store.consumers, list[int | None](), Lake.deliver
+    known = house.history.store.consumers
     known.record_progress(LAKE_CONSUMER, 0)
     house.history.store.leave_unchecked(LAKE_CONSUMER)
     assert known.all()[LAKE_CONSUMER].unchecked_end == 0
-
-    def delivered(lake: Lake, *arguments: Any) -> LakeTableState:
-        unchecked.append(known.all()[LAKE_CONSUMER].unchecked_end)
-        return deliver(lake, *arguments)
-
-    monkeypatch.setattr(Lake, "deliver", delivered)
+    unchecked = before_deliveries(monkeypatch, lambda: known.all()[LAKE_CONSUMER].unchecked_end)
     async with house.life() as running:
         await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
         await house.write(1, 1)
@@ -595,17 +604,11 @@ async def test_a_table_counts_as_compared_before_a_batch_that_found_it_brings_it
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An earlier start couldn't look at it, and this one finds it only for the batch."""
-    items, deliver = house.items.schema.table, Lake.deliver
-    known, unseen = house.history.store.consumers, list[Mapping[TableId, int]]()
+    items, known = house.items.schema.table, house.history.store.consumers
     known.record_progress(LAKE_CONSUMER, 0)
     known.checked(LAKE_CONSUMER, {items: 0})
     assert known.all()[LAKE_CONSUMER].unseen == {items: 0}
-
-    def delivered(lake: Lake, *arguments: Any) -> LakeTableState:
-        unseen.append(known.all()[LAKE_CONSUMER].unseen)
-        return deliver(lake, *arguments)
-
-    monkeypatch.setattr(Lake, "deliver", delivered)
+    unseen = before_deliveries(monkeypatch, lambda: known.all()[LAKE_CONSUMER].unseen)
     async with house.life() as running:
         await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
         await house.write(1, 1)
