@@ -16,6 +16,7 @@ from pipeline.coordinator.state import Order, SourceAtLimit, State
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk, ScanRead
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import (
     ChunkId,
@@ -86,7 +87,7 @@ class SnapshotMetrics:
     def _count_message(self, message: ToWatermarkCoordinator) -> None:
         match message:
             case ChunkRead(chunk, _, rows):
-                reread = chunk.snapshot == reselect.REREAD
+                reread = chunk.snapshot == reselect_keys.REREAD
                 counter = catalogue.ROWS_READ_AGAIN if reread else catalogue.SNAPSHOT_ROWS
                 self._metrics.count(counter, rows.num_rows, table=str(chunk.table))
                 if chunk in self._ordered:  # else its window has ended before it came

@@ -12,7 +12,8 @@ dropped, for example by a statement, its keys wait again.
 **Bounded.** One order is out at a time, and its rows are few. Several windows may wait for the stream. If more keys
 wait than memory may keep, all of the table is read again: a snapshot of it is requested, and takes its turn. All unread
 rows were in the log before it begins. If the table's first snapshot hasn't begun yet, that one will read them. The
-mirror that it fills begins after what has passed until now.
+mirror that it fills begins after what has passed until now. If the requested snapshot fails or is stopped, the mirror
+lacks rows from then on, so that it begins another generation (`end_table`).
 
 A row that can't be read again stops its table by name, because it would be missing for good. That happens if its key
 has no value here (a zero date), or if the server refuses the query. The coordinator repeats an order that failed for a
@@ -49,11 +50,8 @@ from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
-from pipeline.snapshot.reselect_keys import UnknownRows, key_rows
-from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
-
-# A row's `__chunk` in place of a snapshot's id.
-REREAD: Final = "reread"
+from pipeline.snapshot.reselect_keys import REREAD, UnknownRows, key_rows, rereading_snapshot
+from pipeline.snapshot.snapshot import ChunkId, Chunking, SnapshotWaiting
 
 # The most keys in one order. The server finds each by its index if its optimizer has room for their list: 1.5 MB at
 # some 700 bytes for a key of several parts (MySQL 5.7 Reference Manual, `range_optimizer_max_mem_size`).
@@ -106,7 +104,7 @@ def reread_table(state: State, table: TableId, scn: int) -> State:
     if isinstance(mirror, Filling) and snapshot is not None and waits and snapshot.verification is None:
         return with_mirror(drop_windows(state, {table}), table, Filling(scn))
     lacks_rows = stays_incomplete(state.checkpoint, table)
-    state = with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))
+    state = with_snapshot(state, rereading_snapshot(scn, table))
     return with_mirror(state, table, Filling(scn)) if lacks_rows else state
 
 

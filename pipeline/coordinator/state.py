@@ -40,7 +40,7 @@ from pipeline.snapshot.checkpoint import (
     stays_incomplete,
 )
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.reselect_keys import UnknownRows
+from pipeline.snapshot.reselect_keys import UnknownRows, rereads_rows
 from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
@@ -48,6 +48,7 @@ from pipeline.snapshot.snapshot import (
     Range,
     Snapshot,
     SnapshotFailed,
+    SnapshotStopped,
     SnapshotWaiting,
     TableSnapshot,
     Unfinished,
@@ -394,7 +395,8 @@ def without_unread_ranges(failed: SnapshotFailed) -> SnapshotFailed:
 def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
     """Ends the table's snapshot. A mirror with all of its rows is ready for merges.
 
-    A partly read mirror lacks rows. The next snapshot, whenever it comes, begins another generation.
+    A partly read mirror lacks rows. The next snapshot, whenever it comes, begins another generation. A complete mirror
+    lacks rows too if they were to be read again by this snapshot. It isn't complete any more, and begins again here.
     """
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(drop_windows(state, {table}), snapshot, table, ended)
@@ -405,8 +407,21 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
         case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
             return with_mirror(state, table, Filling(state.checkpoint.scn))
+        case Filling() | Ready(), SnapshotStopped() | SnapshotFailed() if rereads_rows(snapshot):
+            return _without_unknown_rows(state, table)
         case _:
             return state
+
+
+def _without_unknown_rows(state: State, table: TableId) -> State:
+    """Returns the state in which the table's mirror begins again, unless the table has stopped. Another snapshot of it
+    begins again, too, because its chunks so far are of the generation before."""
+    if table in state.checkpoint.stopped:
+        return state
+    other = snapshot_of(state.checkpoint, table)
+    if other is not None:
+        state = with_table(state, other, table, SnapshotWaiting())
+    return with_mirror(state, table, Filling(state.checkpoint.scn))
 
 
 def _fills_mirror(was: TableSnapshot) -> bool:

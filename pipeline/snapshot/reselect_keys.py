@@ -1,6 +1,7 @@
 """The keys of rows to read again (`pipeline.coordinator.reselect`), the order to read them, and their rows in the
-journal."""
+journal. Also the snapshot that reads all rows again, where the keys are too many."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
+
+# A row's `__chunk` in place of a snapshot's id. Also the beginning of the id of a snapshot that reads all rows again.
+REREAD: Final = "reread"
 
 # The columns of a row that `keys_after` needs.
 NEEDED: Final = ("__op", "__scn", "__absent")
@@ -23,6 +28,16 @@ class UnknownRows:
 
     since: int
     keys: pa.RecordBatch
+
+
+def rereading_snapshot(scn: int, table: TableId) -> Snapshot:
+    """Returns a snapshot that reads all rows of the table again, of which changes up to this SCN left some unknown."""
+    return Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()})
+
+
+def rereads_rows(snapshot: Snapshot) -> bool:
+    """Returns whether it is such a snapshot. No signal may have such an id (`pipeline.signals.signal`)."""
+    return re.match(rf"{REREAD}-\d", snapshot.id) is not None
 
 
 def key_rows(schema: TableSchema, rows: Iterable[pa.Array]) -> pa.RecordBatch:

@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import reselect
+from pipeline.coordinator.state import end_table
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaVerified
+from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaVerified, TableStopped
 from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkSchemaChanged,
+    PlanFailed,
     RepairRows,
     ReselectRows,
     SourceOverloaded,
@@ -19,14 +21,17 @@ from pipeline.messages.chunks import (
 )
 from pipeline.messages.journal import ChangePart, DifferencesReported
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import reselect_keys
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready, stays_incomplete
 from pipeline.snapshot.snapshot import (
+    Chunking,
     Completed,
     Progress,
     Repairing,
     Snapshot,
+    SnapshotStopped,
     SnapshotWaiting,
     Verification,
 )
@@ -46,6 +51,7 @@ from tests.pipeline.builders import (
     planned,
     read,
     statement,
+    stop,
     table,
     wrote,
 )
@@ -90,6 +96,7 @@ def test_a_reader_sees_what_is_so_and_in_the_end_all_of_it(surrogate: bool, seed
 
 # One thing after the other
 
+LOCKED = "Lock wait timeout exceeded"
 FILLED = Checkpoint(gtids("a:1-5"), scn=7, schemas={ORDERS.table: ORDERS}, mirrors={ORDERS.table: Ready(1)})
 
 
@@ -232,6 +239,41 @@ def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}, "its rows come as changes"
 
 
+@pytest.mark.parametrize(
+    "ends", [stop("s1", ORDERS), PlanFailed(ORDERS.table, LOCKED)], ids=["stop", "failure"]
+)
+def test_a_mirror_whose_rows_no_snapshot_reads_again_is_not_complete(
+    ends: SignalReceived | PlanFailed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
+    capture = Capture(checkpoint=FILLED)
+    capture.give(inserted(20, "a:6", *range(50)), ends)
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(8)}
+    assert capture.checkpoint.scn == 9
+    assert stays_incomplete(capture.checkpoint, ORDERS.table)
+    capture.give(execute("s2", ORDERS))
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(9)}
+
+
+def test_rows_of_a_mirror_that_begins_again_are_not_of_chunks_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
+    capture = Capture(checkpoint=FILLED)
+    capture.give(inserted(20, "a:6", *range(50)), execute("s1", ORDERS, priority=1), planned(ORDERS))
+    capture.give(planned(ORDERS))
+    assert isinstance(capture.table(ORDERS), Chunking)
+    rereading = next(each for each in capture.checkpoint.snapshots if each.id != "s1")
+    after = end_table(capture.state, rereading, ORDERS.table, SnapshotStopped(Progress())).checkpoint
+    assert after.mirrors == {ORDERS.table: Filling(8)}
+    assert [each.tables[ORDERS.table] for each in after.snapshots if each.id == "s1"] == [SnapshotWaiting()]
+
+
+def test_a_table_that_stops_keeps_the_generation_of_its_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
+    capture = Capture(checkpoint=FILLED)
+    capture.give(inserted(20, "a:6", *range(50)), TableStopped(ORDERS.table, "so"))
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}
+
+
 def test_too_many_keys_before_a_first_snapshot_are_left_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
     capture = Capture(ORDERS)
@@ -285,7 +327,6 @@ def test_rows_that_cannot_be_read_again_stop_their_table_by_name() -> None:
     assert capture.stream == ["orders a:6"], "changes of a table that has stopped don't go on"
 
 
-LOCKED = "Lock wait timeout exceeded"
 TWO = replace(
     FILLED,
     schemas={each.table: each for each in (ORDERS, ITEMS)},

@@ -1,10 +1,15 @@
 """The keys of rows that are to be read again: in the form that they're kept in, and as a changes file has them."""
 
+from dataclasses import replace
+
 import pyarrow as pa
+import pytest
 
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import ImageKind
+from pipeline.signals.signal import MalformedSignal, parse_signal
 from pipeline.snapshot import reselect_keys
+from pipeline.snapshot.snapshot import SnapshotWaiting
 from tests.pipeline.builders import ORDERS, change_table, table
 from tests.pipeline.coordinator.test_reselect import partly
 
@@ -30,3 +35,12 @@ def test_keys_take_on_the_types_that_hold_when_they_are_asked_for() -> None:
     assert widened.type == pa.int64()
     two = table("two", "id", "more", "value", key=(1, 0))
     assert reselect_keys.key_rows(two, [pa.array([1]), pa.array([2])]).schema.names == ["more", "id"]
+
+
+def test_a_snapshot_that_reads_all_rows_again_is_known_by_its_id() -> None:
+    again = reselect_keys.rereading_snapshot(8, ORDERS.table)
+    assert again.tables == {ORDERS.table: SnapshotWaiting()}
+    assert reselect_keys.rereads_rows(again)
+    assert not reselect_keys.rereads_rows(replace(again, id="reread-it"))
+    with pytest.raises(MalformedSignal, match="Tidemark"):
+        parse_signal(f'{{"id": "{again.id}", "type": "pause-snapshot"}}')
