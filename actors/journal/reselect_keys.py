@@ -8,20 +8,20 @@ import pyarrow.parquet as pq
 
 from actors.journal.store import JournalReader
 from pipeline.journal.entry import Entry, File, FileKind
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
 def unread_rows_keys(
     journal: JournalReader, last: Entry | None, checkpoint: Checkpoint
-) -> dict[TableId, pa.RecordBatch]:
+) -> dict[TableId, pa.RecordBatch | None]:
     """The keys of the tables that have such rows by the checkpoint, which is the `last` segment's or follows from it.
 
-    Raises Definite where the journal is damaged.
+    None of a table whose key's types have no room for one of them. Raises Definite where the journal is damaged.
     """
     marks = {table: scn for table, scn in checkpoint.unread.items() if table in checkpoint.schemas}
-    found: dict[TableId, list[pa.RecordBatch]] = {table: [] for table in marks}
+    found: dict[TableId, list[pa.RecordBatch | None]] = {table: [] for table in marks}
     entry = last
     while marks and entry is not None and entry.last_scn > min(marks.values()):
         for file in entry.files:
@@ -34,15 +34,19 @@ def unread_rows_keys(
         # What lies before the marks may have been removed by retention.
         further = entry.first_scn - 1 > min(marks.values())
         entry = journal.entry(entry.segment - 1) if further else None
-    return {
-        table: pa.concat_batches(batches) if batches else reselect_keys.no_keys(checkpoint.schemas[table])
-        for table, batches in found.items()
-    }
+    return {table: _joined(checkpoint.schemas[table], batches) for table, batches in found.items()}
+
+
+def _joined(schema: TableSchema, batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    there = [batch for batch in batches if batch is not None]
+    if len(there) < len(batches):
+        return None
+    return pa.concat_batches(there) if there else reselect_keys.no_keys(schema)
 
 
 def _keys(
     journal: JournalReader, entry: Entry, file: File, checkpoint: Checkpoint, marks: Mapping[TableId, int]
-) -> pa.RecordBatch:
+) -> pa.RecordBatch | None:
     version, path = entry.schemas[file.version], journal.file(entry.segment, file.path)
     with journal.files.filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as parquet:
         rows = parquet.read(columns=[*reselect_keys.NEEDED, *version.key_names])

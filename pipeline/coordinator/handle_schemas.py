@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator.reselect import recast_keys
 from pipeline.coordinator.resume import begin_snapshot
 from pipeline.coordinator.state import (
     SchemaDiffers,
@@ -156,6 +157,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     altered = schema.table in state.checkpoint.unproven
     unproven = state.checkpoint.unproven - {schema.table}
     state = with_checkpoint(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
+    state = recast_keys(state, schema)
     if altered and schema.key and _lacks_failed_rows(state.checkpoint, schema.table):
         state = mirror_invalidated(state, MirrorInvalidated(schema.table, False, _ALTERED))
     return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.snapshot_mode))

@@ -50,7 +50,7 @@ from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
-from pipeline.snapshot.reselect_keys import REREAD, UnknownRows, key_rows, rereading_snapshot
+from pipeline.snapshot.reselect_keys import REREAD, UnknownRows, keys_under, rereading_snapshot
 from pipeline.snapshot.snapshot import ChunkId, Chunking, SnapshotWaiting
 
 # The most keys in one order. The server finds each by its index if its optimizer has room for their list: 1.5 MB at
@@ -108,9 +108,23 @@ def reread_table(state: State, table: TableId, scn: int) -> State:
     return with_mirror(state, table, Filling(scn)) if lacks_rows else state
 
 
+def recast_keys(state: State, schema: TableSchema) -> State:
+    """Returns the state in which the keys of a table's unread rows have the types of its schema, which is verified.
+
+    A type may have no room for a key whose row was removed before the statement. Then all rows are read again.
+    """
+    table = schema.table
+    if table not in state.unread:
+        return state
+    listed = keys_under(schema, state.unread[table])
+    if listed is None:
+        return reread_table(forget_unknown_rows(state, table), table, state.checkpoint.scn)
+    return replace(state, unread={**state.unread, table: listed})
+
+
 def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
     """Returns the state at a start, with the keys of the rows after the checkpoint's marks. None: the keys are
-    unavailable."""
+    unavailable, or the types of the table's schema have no room for them."""
     for table, since in state.checkpoint.unread.items():
         listed = keys.get(table)
         if table not in state.checkpoint.mirrors or table in state.checkpoint.stopped:
@@ -161,7 +175,7 @@ def order_reselect(state: State, *, postponed: bool = False) -> tuple[State, tup
         return state, ()
     table = min(readable, key=lambda table: state.unread[table][0].since)
     schema, listed = state.checkpoint.schemas[table], state.unread[table]
-    keys, left = _take_oldest(schema, listed, _most_rows(state, table))
+    keys, left = _take_oldest(listed, _most_rows(state, table))
     named = key_tokens(keys, range(len(schema.key)))
     order = ReselectRows(
         ChunkId(REREAD, table, state.chunks + 1),
@@ -211,17 +225,17 @@ def _most_rows(state: State, table: TableId) -> int:
 
 
 def _take_oldest(
-    schema: TableSchema, listed: tuple[UnknownRows, ...], room: int
+    listed: tuple[UnknownRows, ...], room: int
 ) -> tuple[pa.RecordBatch, tuple[UnknownRows, ...]]:
     """Returns the keys that wait longest, each once, as many as there is room for, and the rest."""
     taken: list[pa.RecordBatch] = []
     while listed and room:
         first, *others = listed
-        taken.append(key_rows(schema, first.keys.slice(0, room).columns))
+        taken.append(first.keys.slice(0, room))
         rest = first.keys.slice(room)
         room -= len(taken[-1])
         listed = (*((UnknownRows(first.since, rest),) if len(rest) else ()), *others)
     keys = pa.concat_batches(taken)
-    each = key_tokens(keys, range(len(schema.key))).dictionary_encode().indices.to_numpy()
+    each = key_tokens(keys, range(keys.num_columns)).dictionary_encode().indices.to_numpy()
     _, once = np.unique(each, return_index=True)
     return keys.take(pa.array(np.sort(once))), listed

@@ -3,7 +3,7 @@ journal. Also the snapshot that reads all rows again, where the keys are too man
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -41,7 +41,10 @@ def rereads_rows(snapshot: Snapshot) -> bool:
 
 
 def key_rows(schema: TableSchema, rows: Iterable[pa.Array]) -> pa.RecordBatch:
-    """Returns columns of keys, in the key's order, in the form in which they are kept."""
+    """Returns columns of keys, in the key's order, in the form in which they are kept.
+
+    Raises ArrowInvalid if a type of the schema has no room for them.
+    """
     fields = [schema.arrow.field(index) for index in schema.key]
     return pa.RecordBatch.from_arrays(
         [column.cast(field.type) for column, field in zip(rows, fields, strict=True)],
@@ -54,13 +57,28 @@ def no_keys(schema: TableSchema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], pa.schema([schema.arrow.field(index) for index in schema.key]))
 
 
-def keys_after(schema: TableSchema, rows: pa.Table, scn: int) -> pa.RecordBatch:
+def keys_under(schema: TableSchema, listed: Iterable[UnknownRows]) -> tuple[UnknownRows, ...] | None:
+    """Returns the keys with the types of another schema of their table, or None if these have no room for one of them.
+
+    A statement may give the key a type whose values are the same numbers, but fewer.
+    """
+    try:
+        return tuple(replace(each, keys=key_rows(schema, each.keys.columns)) for each in listed)
+    except pa.ArrowInvalid:
+        return None
+
+
+def keys_after(schema: TableSchema, rows: pa.Table, scn: int) -> pa.RecordBatch | None:
     """Returns the keys of rows after an SCN that lack columns, from a changes file: NEEDED, and then the key's
-    columns."""
+    columns. None: the schema's types have no room for one of them."""
     op, at, absent = (rows.column(name) for name in NEEDED)
     there = pc.is_in(op, pa.array(["c", "u"]))
     lacking = pc.and_(pc.and_(there, pc.greater(at, scn)), absent.is_valid())
     found = rows.select(range(len(NEEDED), rows.num_columns)).filter(lacking).combine_chunks()
     if not found.num_rows:
         return no_keys(schema)
-    return key_rows(schema, [pa.concat_arrays(column.chunks) for column in found.columns])
+    columns = [pa.concat_arrays(column.chunks) for column in found.columns]
+    try:
+        return key_rows(schema, columns)
+    except pa.ArrowInvalid:
+        return None

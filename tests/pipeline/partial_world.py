@@ -135,7 +135,9 @@ class World:
         for part in self.parts():
             if isinstance(part, ChangePart):
                 rows = change_table(1, part).select([*reselect_keys.NEEDED, *TABLE.key_names])
-                batches.append(reselect_keys.keys_after(TABLE, rows, scn))
+                found = reselect_keys.keys_after(TABLE, rows, scn)
+                assert found is not None
+                batches.append(found)
         return pa.concat_batches(batches)
 
     def give(self, message: ToWatermarkCoordinator) -> None:

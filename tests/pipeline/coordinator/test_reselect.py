@@ -35,6 +35,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotWaiting,
     Verification,
 )
+from pipeline.types.column_types import ColumnType, Decimal, Integer
 from tests.pipeline.builders import (
     COMMIT_TIME,
     ITEMS,
@@ -293,6 +294,34 @@ def test_a_statement_has_rows_asked_for_again_once_the_schema_is_proven() -> Non
     assert not asked(capture.give(statement("a:7", 30, ORDERS)))
     assert not asked(capture.give(read(order, 1, low="a:1-6", high=20))), "its window was dropped"
     assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [(Integer(4, unsigned=False), 5_000_000_000), (Decimal(10, 0), 1)], ids=str
+)
+def test_a_table_whose_altered_key_has_no_room_for_unread_keys_is_read_again(
+    kind: ColumnType, key: int
+) -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", key)))
+    capture.give(ChunkSchemaChanged(order.chunk), passed(25, wrote("a:7", delete(key))))
+    narrow = replace(ORDERS, columns=(replace(ORDERS.columns[0], type=kind), ORDERS.columns[1]))
+    orders = capture.give(statement("a:8", 30, ORDERS), SchemaVerified(narrow))
+    assert not asked(orders)
+    assert Capture.plans(orders) == [ORDERS.table]
+    assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}
+    assert not capture.checkpoint.unread
+    assert asked(capture.give(partly(40, "a:9", (ImageKind.INSERT, {"id": 5}), schema=narrow))) == [[5]]
+
+
+def test_unread_keys_take_on_the_type_of_the_altered_key() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
+    capture.give(ChunkSchemaChanged(order.chunk), statement("a:7", 30, ORDERS))
+    kind = Integer(4, unsigned=False)
+    narrow = replace(ORDERS, columns=(replace(ORDERS.columns[0], type=kind), ORDERS.columns[1]))
+    (order,) = of(ReselectRows, capture.give(SchemaVerified(narrow)))
+    assert (order.keys.column(0).to_pylist(), order.keys.schema.types) == ([1], [pa.int32()])
 
 
 def test_a_source_that_is_ahead_of_the_stream_is_asked_when_the_stream_is_there() -> None:

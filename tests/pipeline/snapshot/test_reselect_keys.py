@@ -7,9 +7,12 @@ import pytest
 
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import ImageKind
+from pipeline.schema.table_schema import TableSchema
 from pipeline.signals.signal import MalformedSignal, parse_signal
 from pipeline.snapshot import reselect_keys
+from pipeline.snapshot.reselect_keys import UnknownRows
 from pipeline.snapshot.snapshot import SnapshotWaiting
+from pipeline.types.column_types import ColumnType, Decimal, Integer
 from tests.pipeline.builders import ORDERS, change_table, table
 from tests.pipeline.coordinator.test_reselect import partly
 
@@ -26,8 +29,37 @@ def test_the_keys_of_a_changes_file_behind_an_scn() -> None:
     )
     rows = change_table(1, ChangePart(message.tables[0], message.transactions, 8))
     rows = rows.select([*reselect_keys.NEEDED, "id"])
-    assert reselect_keys.keys_after(ORDERS, rows, 7).column(0).to_pylist() == [1, 5]
+    found = reselect_keys.keys_after(ORDERS, rows, 7)
+    assert found is not None
+    assert found.column(0).to_pylist() == [1, 5]
     assert reselect_keys.keys_after(ORDERS, rows, 8) == reselect_keys.no_keys(ORDERS)
+    assert reselect_keys.keys_after(with_key(Decimal(10, 0)), rows, 7) is None
+
+
+def with_key(kind: ColumnType) -> TableSchema:
+    """The orders with a key of another type."""
+    return replace(ORDERS, columns=(replace(ORDERS.columns[0], type=kind), *ORDERS.columns[1:]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "room"),
+    [
+        (Integer(4, unsigned=False), 5, True),
+        (Integer(4, unsigned=False), 5_000_000_000, False),
+        (Integer(4, unsigned=True), 4_000_000_000, True),
+        (Decimal(20, 0), 5, True),
+        (Decimal(10, 0), 5, False),
+    ],
+)
+def test_keys_have_the_types_of_another_schema_if_these_have_room(
+    kind: ColumnType, key: int, room: bool
+) -> None:
+    listed = UnknownRows(7, reselect_keys.key_rows(ORDERS, [pa.array([key])]))
+    found = reselect_keys.keys_under(with_key(kind), [listed])
+    assert (found is not None) == room
+    if found is not None:
+        assert [(each.since, each.keys.column(0).to_pylist()) for each in found] == [(7, [key])]
+        assert found[0].keys.schema.types == with_key(kind).arrow.types[:1]
 
 
 def test_keys_take_on_the_types_that_hold_when_they_are_asked_for() -> None:
