@@ -36,7 +36,7 @@ from pipeline.messages.changes import (
 )
 from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
-from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.alter_table import Alteration, Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready, awaits_snapshot, stays_incomplete
 from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, SnapshotWaiting, progress
@@ -117,6 +117,23 @@ def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
     gtid = transactions.gtid_texts()[0].as_py()
     committed = int(transactions.original_time[0]) or int(transactions.commit_time[0])
     return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in kept)
+
+
+def journaled_alterations(scn: int, after: Checkpoint, message: object) -> tuple[Altered, ...]:
+    """Returns what the journal keeps of a message's effects on tables; `scn`: the last one before the message.
+
+    A table that a statement emptied may get a schema that its mirror's generation can't have, so that the next one
+    begins. The table is still empty then. Without this, readers of the journal would have to take that for a generation
+    that was read again, whose rows may have changed in any way.
+    """
+    match message:
+        case SchemaChanged(alterations=alterations):
+            return tuple(Altered(scn + 1, alteration) for alteration in alterations)
+        case SchemaVerified(schema, restarted) if any(each.emptied for each in restarted):
+            still_empty = Altered(scn, Alteration(schema, "CREATE TABLE", emptied=True))
+            return (still_empty,) if after.mirrors.get(schema.table) == Ready(scn) else ()
+        case _:
+            return ()
 
 
 def _emptied_image(message: SchemaChanged) -> pa.RecordBatch:

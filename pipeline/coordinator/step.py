@@ -154,8 +154,7 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
         case InTransaction() | InScan():
             return _hold_until_end(taken, taken.phase, parts, answers)
         case BetweenTransactions():
-            alterations = message.alterations if isinstance(message, changes.SchemaChanged) else ()
-            altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
+            altered = handle_schemas.journaled_alterations(state.checkpoint.scn, taken.checkpoint, message)
             statements = handle_schemas.statement_parts(state.checkpoint.scn + 1, message)
             return _append(state, taken, parts, answers, altered, statements)
         case _:

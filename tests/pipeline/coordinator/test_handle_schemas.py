@@ -78,6 +78,24 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     )
 
 
+def test_an_empty_table_that_gets_another_schema_goes_out_as_still_empty() -> None:
+    """Another generation begins with the schema, and no statement that empties the table comes with it."""
+    capture, schema = ready(), altered(ORDERS)
+    emptied = Alteration(ORDERS, "DROP TABLE", emptied=True)
+    capture.give(replace(statement("a:6", 20, ORDERS), restarted=(EMPTIED,), alterations=(emptied,)))
+    capture.give(statement("a:7", 30, ORDERS), SchemaVerified(schema, (EMPTIED,)))
+    [append] = capture.appends[-1:]
+    since = append.checkpoint.mirrors[ORDERS.table].since
+    assert append.checkpoint.mirrors == {ORDERS.table: Ready(since)}
+    still_empty = Alteration(schema, "CREATE TABLE", emptied=True)
+    assert (append.alterations, append.parts) == ((Altered(since, still_empty),), ())
+    # One that isn't empty is read again.
+    again = replace(EMPTIED, emptied=False)
+    capture.give(statement("a:8", 40, ORDERS), SchemaVerified(ORDERS, (again,)))
+    assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
+    assert capture.appends[-1].alterations == ()
+
+
 def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:
     capture, keyless = ready(), replace(ORDERS, key=())
     again = MirrorInvalidated(ORDERS.table, emptied=False, reason="its key is another one")
