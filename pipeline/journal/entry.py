@@ -106,6 +106,16 @@ class Entry:
         """Returns the schemas of the captured tables' rows, as readers of the journal have them at its end."""
         return self.checkpoint.schemas | {table: each.schema for table, each in self.protected.items()}
 
+    @property
+    def emptied(self) -> dict[TableId, int]:
+        """Returns the tables that statements emptied, with the SCN of the last such statement of each.
+
+        The generation that a mirror begins with such a statement is after that SCN.
+        """
+        return {
+            each.alteration.schema.table: each.scn for each in self.alterations if each.alteration.emptied
+        }
+
 
 def resumed_tables(before: Checkpoint, after: Checkpoint) -> set[TableId]:
     """Returns the tables whose stop has ended between two checkpoints, and that are still captured."""

@@ -253,9 +253,7 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
 
 def _is_emptied(entry: Entry, table: TableId) -> bool:
     """Returns whether a statement took all rows of the table before the segment, in which no snapshot reads it."""
-    altered = (each.alteration for each in entry.alterations)
-    emptied = any(each.emptied and each.schema.table == table for each in altered)
-    return emptied and all(each.chunk.table != table for each in entry.chunks)
+    return table in entry.emptied and all(each.chunk.table != table for each in entry.chunks)
 
 
 def is_newer(generation: Generation, present: int | None) -> bool:

@@ -2,9 +2,9 @@
 
 A table begins again without a statement that emptied it when the stream lacks changes of it. That is so after a
 recapture, a gap in the log, or an ALTER that changed what its keys mean. Its rows are read again, into the lake. So
-what a consumer has of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). A statement
-that emptied the table is a row of the changes, and needs no notice. An emptied table that is verified in the same
-segment may be named too.
+what a consumer has of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). That holds
+too if the read finds no rows, or if changes supersede all that it finds: what the consumer has may have gone. A
+statement that emptied the table is a row of the changes, and needs no notice.
 
 A notice comes with the checkpoint that ends the segment. A consumer that stores the checkpoint has the notice.
 """
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from pipeline.journal.entry import Entry, resumed_tables
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Filling
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,12 @@ def _wanted(table: TableId, tables: Collection[TableId]) -> bool:
 
 
 def _begun(before: Entry | None, entry: Entry) -> set[TableId]:
-    """Returns the tables whose mirror has begun again, and has rows to read or has read them since."""
-    filled = {sealed.chunk.table for sealed in entry.chunks}
+    """Returns the tables whose mirror has begun again, and not because a statement emptied the table."""
+    emptied = entry.emptied
     return {
         table
         for table, mirror in entry.checkpoint.mirrors.items()
-        if (isinstance(mirror, Filling) or table in filled)
-        and _is_another(before, entry, table, mirror.since)
+        if emptied.get(table) != mirror.since and _is_another(before, entry, table, mirror.since)
     }
 
 

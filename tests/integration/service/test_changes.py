@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import aiohttp
 from actors.http.changes.client import changes
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS
 from pipeline.config.settings import HttpSettings
+from pipeline.schema.table_schema import TableId
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.executed import executed
 from tests.servers.mysql import MysqlFactory
@@ -129,6 +131,43 @@ async def test_a_reader_adds_up_a_table_without_a_key_from_its_scan_on(
             )
         ]
         assert added_up(told) == {(1, 7): 2, (3, 9): 1, (-1, 0): 1}
+
+
+async def test_a_table_that_is_created_again_with_another_key_has_not_begun_without_the_reader(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """Its mirror begins again when the key is known, and a statement has emptied the table before that."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql(
+        "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)"
+    )
+    settings = replace(pipeline(server, tmp_path, "shop"), lake=None)
+    async with running(settings) as service, web(service, HttpSettings(), tmp_path) as served:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        begin = str(executed(server))
+        created = "CREATE TABLE t (id VARCHAR(9) PRIMARY KEY)"
+        server.sql("DROP TABLE t", created, "INSERT INTO t VALUES ('a')", database="shop")
+        server.sql("DROP TABLE t", database="shop")
+        await service.caught_up(server)
+        server.sql("CREATE TABLE t (n INT PRIMARY KEY)", database="shop")
+        await service.caught_up(server)
+        table = TableId("shop", "t")
+        await service.until(lambda: service.checkpoint().schemas[table].key_names == ("n",), "it is verified")
+        server.sql("INSERT INTO t VALUES (2)", database="shop")
+        await service.caught_up(server)
+        await service.sealed()
+        lines = [line async for line in changed_lines(served, since=begin, through="now")]
+    assert "".join(line["op"] for line in lines if "op" in line) == "tctc"
+    assert [line for line in lines if "restarted" in line] == []
+
+
+async def changed_lines(served: Web, **asked: str) -> AsyncIterator[dict[str, Any]]:
+    """The lines of an answer that has an end."""
+    async with aiohttp.ClientSession(served.url) as session, session.get("/changes", params=asked) as answer:
+        async for line in answer.content:
+            yield json.loads(line)
 
 
 def added_up(rows: list[dict[str, Any]]) -> Counter[tuple[int, int]]:

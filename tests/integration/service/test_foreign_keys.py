@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from actors.http.changes.client import changes
 from actors.source.preflight import UnfitSource, preflight
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.config.settings import ForeignKeys
+from pipeline.config.settings import ForeignKeys, HttpSettings
 from pipeline.schema.table_schema import TableId
+from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
+from tests.servers.web import web
 
 TABLES = (
     "CREATE TABLE a (id INT PRIMARY KEY, code INT UNIQUE)",
@@ -63,6 +66,45 @@ async def test_rows_that_go_along_with_others(
     # A deleted row may have been any child's, and of an update it's known whose columns it changed.
     below = {"a": 0, "b": 1, "c": 1, "d": 1, "e": 0}
     assert restarts == (below if native == "ON" else dict.fromkeys("abcde", 0))
+
+
+async def test_a_reader_learns_that_a_table_whose_last_rows_went_along_begins_again(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """The log doesn't have the rows that went, and the table is read again, and found empty, within one segment."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA, "innodb_native_foreign_keys": "ON"})
+    server.sql(
+        "CREATE DATABASE shop",
+        "USE shop",
+        "CREATE TABLE parent (id INT PRIMARY KEY)",
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+    )
+    settings = pipeline(server, tmp_path, "shop", foreign_keys=ForeignKeys.REREAD)
+    # A segment lasts longer than the read.
+    journal = replace(settings.journal, seal_after_ms=2000)
+    settings = replace(settings, lake=None, journal=journal)
+    async with running(settings) as service, web(service, HttpSettings(), tmp_path) as served:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        server.sql(
+            "INSERT INTO parent VALUES (1)",
+            "INSERT INTO child VALUES (1, 1)",
+            "INSERT INTO other VALUES (1)",
+            database="shop",
+        )
+        await service.caught_up(server)
+        begin = str(executed(server))
+        server.sql("TRUNCATE TABLE other", "DELETE FROM parent", database="shop")
+        await service.caught_up(server)
+        await service.until(lambda: all(_read(service)), "all that was restarted has been read")
+        await service.sealed()
+        batches = [batch async for batch in changes(served.url, begin, through="now")]
+        await service.stop()
+    told = [(row["__table"], row["__op"]) for batch in batches for row in batch.rows.to_pylist()]
+    assert told == [("shop.other", "t"), ("shop.parent", "d")]
+    assert [table for batch in batches for table in batch.restarted] == ["shop.child"]
 
 
 @pytest.mark.parametrize("policy", ForeignKeys)

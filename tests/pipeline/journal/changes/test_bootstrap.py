@@ -18,6 +18,7 @@ from pipeline.journal.changes.bootstrap import (
 from pipeline.journal.changes.query import MalformedRequest
 from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.entry import Entry
+from pipeline.schema.ddl.alter_table import Alteration, Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed, SnapshotWaiting
@@ -99,8 +100,11 @@ def test_the_tables_that_begin_again_after_the_lake_are_those_of_the_notices() -
         mirrors: dict[TableId, Mirror] = {T: Ready(since)}
         if segment in (5, 6):
             mirrors = {T: Filling(since)}
-        made = sealed_entry(segment)
-        return replace(made, checkpoint=replace(made.checkpoint, mirrors=mirrors))
+        made, emptied = sealed_entry(segment), Alteration(ENTRY_ORDERS, "TRUNCATE TABLE", emptied=True)
+        checkpoint = replace(made.checkpoint, mirrors=mirrors)
+        return replace(
+            made, checkpoint=checkpoint, alterations=(Altered(65, emptied),) if segment == 7 else ()
+        )
 
     def after(segment: int, there: RetainedRange) -> list[frozenset[TableId] | None]:
         return list(restarted_after(segment, there, entry))
