@@ -176,7 +176,8 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Translation": _object(
         scn=_described(COUNT, "Everything through this SCN is in the place, and nothing is lost after it."),
         gtid_set=_described(
-            _or_null(JSON_STRING), "The transactions through this SCN; null if the source has no GTIDs."
+            _or_null(JSON_STRING),
+            "The transactions through this SCN, or fewer where rows without a GTID come next; null if no set says it.",
         ),
         beyond=_described(
             JSON_STRING,

@@ -83,7 +83,8 @@ class Entry:
     files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch. `statements`: those on the
     schema of captured tables, where the journal keeps them, in the order of their SCNs. `protected`: the tables of the
     checkpoint that have rules. The checkpoint has their schemas as the source has them. `resumed`: the tables whose
-    stop has ended in the segment; none in entries of earlier versions.
+    stop has ended in the segment; none in entries of earlier versions. `position_stays`: whether the position is that
+    of the segment before, so that nothing in this one has a GTID; False in entries of earlier versions.
     """
 
     segment: int
@@ -100,6 +101,7 @@ class Entry:
     statements: tuple[StatementPart, ...] = ()
     protected: dict[TableId, ProtectedTable] = field(default_factory=dict)
     resumed: tuple[TableId, ...] = ()
+    position_stays: bool = False
 
     @property
     def stored_schemas(self) -> dict[TableId, TableSchema]:

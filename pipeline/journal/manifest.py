@@ -61,6 +61,8 @@ def to_json(entry: Entry, journal: str) -> str:
         ]
     if entry.resumed:
         body["resumed"] = [[table.database, table.name] for table in entry.resumed]
+    if entry.position_stays:
+        body["position_stays"] = True
     return _checked_text(body, PROTECTED_FORMAT if entry.protected else FORMAT, journal)
 
 
@@ -132,6 +134,7 @@ def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> En
             for database, name, version, digest in value.get("protected", ())
         },
         resumed=tuple(TableId(database, name) for database, name in value.get("resumed", ())),
+        position_stays=value.get("position_stays", False),
     )
 
 

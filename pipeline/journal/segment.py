@@ -298,6 +298,7 @@ def seal(
         statements=tuple(each for append in appends for each in append.statements),
         protected=protected,
         resumed=() if before is None else tuple(sorted(resumed_tables(before, checkpoint))),
+        position_stays=before is not None and before.position == checkpoint.position,
     )
 
 

@@ -125,6 +125,7 @@ class History:
         self.scn = 0
         self.segment = 0
         self.sealed_scn = 0
+        self.position = GtidSet()
         self.snapshots: tuple[Snapshot, ...] = ()
         self.scanned: frozenset[TableId] = frozenset()
         self.stopped: dict[TableId, str] = {}
@@ -150,6 +151,13 @@ class History:
         found = {key: table.source[key] for key in keys if key in table.source}
         table.chunk += found.values()
         table.rows |= found
+
+    def read_again(self, table: Table, keys: Iterable[Row]) -> None:
+        """Emit what the source has of these keys, as changes without a GTID."""
+        self.scn += 1
+        rows = _batch(table.schema, [table.source[key] for key in keys])
+        chunk = ChunkId("s", table.schema.table, self.scn)
+        table.parts.append(ChunkPart(chunk, table.schema, rows, GtidSet(), HIGH, self.scn, False))
 
     def begin_verification(self, run: str, table: Table, *, repairs: bool = False) -> None:
         """Begin a verification of the table here."""
@@ -204,8 +212,8 @@ class History:
             table.source = {}
             self.altered.append(Altered(self.scn, Alteration(schema, "TRUNCATE TABLE", emptied=True)))
 
-    def seal(self, commit_times: CommitTimes | None = None) -> int:
-        """Seal what came since the last time as a segment; its number."""
+    def seal(self, commit_times: CommitTimes | None = None, *, idle: bool = False) -> int:
+        """Seal what came since the last time as a segment; its number. `idle`: the source has committed nothing."""
         self.segment += 1
         sealed: list[SegmentTable] = []
         for table in self.tables.values():
@@ -213,8 +221,10 @@ class History:
             sealed += table.sealed
             table.sealed = []
             table.segment += 1
+        if not idle:
+            self.position = GtidSet.parse(f"{SOURCE}:1-{self.scn + 1}")
         checkpoint = Checkpoint(
-            GtidSet.parse(f"{SOURCE}:1-{self.scn + 1}"),
+            self.position,
             self.scn,
             schemas={id_: table.schema for id_, table in self.tables.items()} | self.at_source,
             mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
@@ -240,6 +250,7 @@ class History:
                 sealed_at=1_700_000_000_000_000,
                 alterations=tuple(self.altered),
                 protected=protected,
+                position_stays=idle,
             )
         )
         self.altered = []

@@ -9,7 +9,12 @@ from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.query import NamedPlace, Since, ThroughPlace
-from pipeline.journal.changes.retained_range import Entries, RetainedRange, first_segment_where
+from pipeline.journal.changes.retained_range import (
+    Entries,
+    RetainedRange,
+    first_segment_after_gtids,
+    first_segment_after_scn,
+)
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_names import not_captured
@@ -106,7 +111,7 @@ def _after_scn(scn: int, there: RetainedRange, entry: Entries) -> ReadPlace:
         )
     if scn < there.scn - 1 and there.first > 1:
         raise place_gone(f"the SCN {scn}", there)
-    found = first_segment_where(there, lambda segment: entry(segment).last_scn > scn)
+    found = first_segment_after_scn(scn, there, entry)
     if found is None:
         return ReadPlace(there.last + 1)
     return ReadPlace(found, scn if entry(found).first_scn <= scn else 0)
@@ -120,13 +125,10 @@ def _after_transactions(gtids: GtidSet, there: RetainedRange, entry: Entries) ->
         raise UnreachedPlace(
             f"since: the journal doesn't have {missing} yet; wait for it with GET /applied?through=journal"
         )
-    found = first_segment_where(there, lambda segment: not entry(segment).checkpoint.position <= gtids)
+    found = first_segment_after_gtids(gtids, there, entry)
     if found is None:
-        return ReadPlace(there.last + 1)
-    if found == there.first and there.first > 1:
-        # What else is missing may be in this segment, or in one that has gone.
         raise place_gone(f"{gtids.on_one_line} (as far as the journal can tell)", there)
-    return ReadPlace(found, without=gtids)
+    return ReadPlace(found, without=gtids if found <= there.last else None)
 
 
 def _after_checkpoint(checkpoint: ChangesCheckpoint, there: RetainedRange) -> ReadPlace:

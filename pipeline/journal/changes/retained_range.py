@@ -1,7 +1,8 @@
 """Which segments a journal has, and how a place among them is found.
 
-SCNs and positions rise from segment to segment, so a few entries are enough. Spark's executors import this module, so
-it imports little.
+SCNs and positions rise from segment to segment, so a few entries are enough. A segment needn't raise either: rows that
+were read again have no GTID, and a notice has no SCN. So a place is complete with the first segment that reaches it,
+and all segments after that one come after the place. Spark's executors import this module, so it imports little.
 """
 
 import bisect
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pipeline.gtid.gtid_set import GtidSet
     from pipeline.journal.entry import Entry
 
 # Returns the entry of a segment.
@@ -32,3 +34,33 @@ def first_segment_where(there: RetainedRange, holds: Callable[[int], bool]) -> i
     segments = range(there.first, there.last + 1)
     found = bisect.bisect_left(segments, True, key=holds)
     return segments[found] if found < len(segments) else None
+
+
+def first_segment_after_scn(scn: int, there: RetainedRange, entry: Entries) -> int | None:
+    """Returns the first segment with what comes after an SCN, perhaps amid others; None if it isn't there so far."""
+    return first_segment_where(there, lambda segment: _greatest_scn(entry(segment)) > scn)
+
+
+def _greatest_scn(entry: "Entry") -> int:
+    """Returns a segment's last SCN; if it has none, the one that it would have first."""
+    return max(entry.first_scn, entry.last_scn)
+
+
+def first_segment_after_gtids(gtids: "GtidSet", there: RetainedRange, entry: Entries) -> int | None:
+    """Returns the first segment with what comes after these transactions, perhaps amid them; None if some of that may
+    have gone. It is the one after the last segment if that isn't there so far. The journal has all of them.
+    """
+    found = first_segment_where(there, lambda segment: not entry(segment).checkpoint.position <= gtids)
+    begin = there.last + 1 if found is None else found
+    if begin == there.first:
+        # What else is missing may be in this segment, or in one that has gone.
+        return None if there.first > 1 else begin
+    if entry(begin - 1).checkpoint.position != gtids:
+        return begin
+    # The first one with this position completes it.
+    others = bisect.bisect_left(
+        range(there.first, begin), True, key=lambda segment: gtids <= entry(segment).checkpoint.position
+    )
+    if others == 0 and there.first > 1 and entry(there.first).position_stays:
+        return None
+    return there.first + others + 1

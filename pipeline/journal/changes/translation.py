@@ -1,11 +1,13 @@
 """What a place in the journal is in its other forms: as an SCN, as a GTID set, and as a checkpoint.
 
 **SCN to GTID set.** A segment's position has all of its transactions. Less those that have changes after the SCN, it's
-the set of a consumer that has everything through the SCN.
+the set of a consumer that has everything through the SCN. If none has, the segment may still have rows without a GTID
+there, or notices at its end. Its position says that they have come. So the set is the position before it then.
 
 **GTID set to SCN.** A set may have transactions of several servers, mixed with others in the stream. The SCN is the one
-before the first change that the set lacks. A consumer that continues there misses nothing. `beyond` are the set's
-transactions that may come again then. The checkpoint leaves these out, so it is exact.
+before the first change that the set lacks. A row that was read again has no GTID, so no set has it. A consumer that
+continues there misses nothing. `beyond` are the set's transactions that may come again then. The checkpoint leaves
+these out, so it is exact.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +31,10 @@ ChangesOf = Callable[[Entry], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A place: everything through `scn`, which is everything in `gtid_set`; None for a source without GTIDs."""
+    """A place: everything through `scn`, which is everything in `gtid_set`; None if no set says it.
+
+    That is so for a source without GTIDs, and before rows without a GTID in the first segment that the journal has.
+    """
 
     scn: int
     gtid_set: GtidSet | None
@@ -59,17 +64,27 @@ def translate(since: Since, there: RetainedRange, entry: Entries, changes_of: Ch
     after = changes.filter(pa.array(changes["__scn"].to_numpy() > scn))
     position = _named(here.checkpoint.position)
     through = None if position is None else position - gtid_set_of(after["__gtid"].combine_chunks())
+    if position is not None and through == position:
+        through = _before(here, there, entry, changes)
     beyond = (place.without or GtidSet()) - (through or GtidSet())
     return Translation(scn, through, beyond, checkpoint)
+
+
+def _before(here: Entry, there: RetainedRange, entry: Entries, changes: pa.Table) -> GtidSet | None:
+    """Returns the position before a segment, as far as the journal can tell."""
+    if here.segment > there.first:
+        return entry(here.segment - 1).checkpoint.position
+    without = here.checkpoint.position - gtid_set_of(changes["__gtid"].combine_chunks())
+    return None if without == here.checkpoint.position else without
 
 
 def _through(here: Entry, place: ReadPlace, changes: pa.Table) -> int:
     """Returns the last SCN of the segment with which no change has come that the place lacks."""
     first = max(place.scn, here.first_scn - 1)
-    if place.without is None:
+    if place.without is None or not len(changes):
         return first
     scn = changes["__scn"].to_numpy()
-    had = are_in(changes["__gtid"].combine_chunks(), place.without, True)
+    had = are_in(changes["__gtid"].combine_chunks(), place.without, False)
     lacked = scn[~had & (scn > first)]
     return int(np.min(lacked)) - 1 if len(lacked) else here.last_scn
 

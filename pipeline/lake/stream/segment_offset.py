@@ -162,9 +162,13 @@ def check_nothing_left_out(offset: SegmentOffset, through: str | None) -> None:
 
 def check_retained(needed: int, there: RetainedRange) -> None:
     """Raises SegmentsGone if the stream needs earlier segments than there are."""
-    if needed >= there.first:
-        return
-    raise SegmentsGone(
+    if needed < there.first:
+        raise segments_gone(needed, there)
+
+
+def segments_gone(needed: int, there: RetainedRange) -> SegmentsGone:
+    """Returns the error of a stream that needs the segments from this one on, before those that there are."""
+    return SegmentsGone(
         f"the stream needs the segments from {needed} on, and the journal in {there.shown} begins with {there.first}, "
         "since retention has removed earlier ones. Read what is missing from the lake's changelog, WHERE __segment >= "
         f'{needed} AND __segment < {there.first}. Then give the stream a new checkpoint and .option("from", '

@@ -8,10 +8,16 @@ from typing import assert_never
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.changes.retained_range import Entries, RetainedRange, first_segment_where
+from pipeline.journal.changes.retained_range import (
+    Entries,
+    RetainedRange,
+    first_segment_after_gtids,
+    first_segment_after_scn,
+    first_segment_where,
+)
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry
-from pipeline.lake.stream.segment_offset import check_retained
+from pipeline.lake.stream.segment_offset import check_retained, segments_gone
 from pipeline.lake.stream.source_options import StreamBegin
 
 
@@ -27,7 +33,7 @@ def begin_after(place: int | GtidSet | StreamBegin, there: RetainedRange, entry:
         case StreamBegin.LATEST:
             return there.last
         case int():
-            found = first_segment_where(there, lambda segment: entry(segment).last_scn >= place)
+            found = first_segment_after_scn(place - 1, there, entry)
             reached = entry(there.last).last_scn if there.last else 0
             if found is None and place > reached + 1:
                 raise NotYetSealed(f"from: the SCN {place} comes after {reached}, the journal's last one")
@@ -78,11 +84,10 @@ def _after_transactions(place: GtidSet, there: RetainedRange, entry: Entries) ->
     position = entry(there.last).checkpoint.position if there.last else GtidSet()
     if not place <= position:
         raise NotYetSealed(f"from: the journal doesn't have {place - position} yet")
-    found = first_segment_where(there, lambda segment: not entry(segment).checkpoint.position <= place)
-    if found == there.first:
-        # What else is missing may be in this segment, or in one that has gone.
-        check_retained(max(1, there.first - 1), there)
-    return there.last if found is None else found - 1
+    found = first_segment_after_gtids(place, there, entry)
+    if found is None:
+        raise segments_gone(there.first - 1, there)
+    return found - 1
 
 
 def _check_kind(option: str, place: GtidSet, there: RetainedRange, entry: Entries) -> None:

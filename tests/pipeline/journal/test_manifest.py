@@ -102,6 +102,7 @@ def entries(draw: st.DrawFn) -> Entry:
         alterations=tuple(draw(st.lists(altered(named), max_size=2))) if named else (),
         statements=tuple(draw(st.lists(statements, max_size=2))),
         resumed=tuple(draw(st.lists(tables, max_size=2))),
+        position_stays=draw(st.booleans()),
     )
 
 

@@ -490,6 +490,14 @@ def test_an_entry_names_the_tables_whose_stop_has_ended_in_it() -> None:
     assert journal.seal(1, [Append((), after)], (), None, sealed_at=5).resumed == ()
 
 
+def test_an_entry_says_that_nothing_in_it_has_a_gtid() -> None:
+    before, moved = checkpoint(3), replace(checkpoint(4), position=checkpoint(9).position)
+    assert moved.position != before.position
+    for after, stays in ((replace(moved, position=before.position), True), (moved, False)):
+        assert journal.seal(2, [Append((), after)], (), before, sealed_at=5).position_stays is stays
+    assert not journal.seal(1, [Append((), before)], (), None, sealed_at=5).position_stays
+
+
 def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> None:
     """Changes of before stay, and so do the chunks of a later snapshot, which are changes as well."""
     chunks = [chunk_of([(str(n), n, "a")], first=n != 2, number=n, scn=10 + n) for n in range(1, 5)]

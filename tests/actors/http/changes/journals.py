@@ -53,9 +53,9 @@ class Tapped:
                 )
             )
 
-    def seal(self) -> None:
-        """Seals a segment, and reports it as the journal's writer does."""
-        segment = self.history.seal()
+    def seal(self, *, idle: bool = False) -> None:
+        """Seals a segment, and reports it as the journal's writer does. `idle`: the source has committed nothing."""
+        segment = self.history.seal(idle=idle)
         checkpoint = self.history.store.entry(segment).checkpoint
         self.bench.changes.journal_progressed(JournalProgress(segment, checkpoint))
 

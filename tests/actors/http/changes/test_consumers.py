@@ -493,6 +493,37 @@ async def test_a_place_and_its_translations_begin_with_the_same_changes(tmp_path
         assert (await asked_json(tap, "/translate", since=f"{SOURCE}:1-4"))["scn"] == 4
 
 
+async def test_what_comes_while_the_source_is_idle_comes_after_each_form_of_the_place_before(
+    tmp_path: Path,
+) -> None:
+    """A row that was read again has no GTID. The end of a stop has no SCN either."""
+    async with tapped(tmp_path) as tap:
+        tap.history.stopped = {ITEMS.table: "its rows can't be decoded"}
+        tap.commit(3, rows=1)
+        tap.seal()
+        tap.history.stopped = {}
+        tap.seal(idle=True)
+        tap.history.read_again(tap.orders, [(1000,)])
+        tap.seal(idle=True)
+        tap.history.scn += 1  # where the source's next transaction would have been without changes
+        tap.commit(1, rows=1)
+        tap.seal()
+        for place in ("3", f"{SOURCE}:1-4", f"{tap.history.store.identity.id}.2.0"):
+            found = await asked_json(tap, "/translate", since=place)
+            assert (found["scn"], found["gtid_set"], found["beyond"]) == (3, f"{SOURCE}:1-4", "")
+            for form in (place, *(str(found[name]) for name in ("scn", "gtid_set", "checkpoint"))):
+                lines = await tap.lines(since=form)
+                assert [row(line) for line in lines if "row" in line] == [(4, 0), (6, 0)], form
+                told = [line["restarted"] for line in lines if "restarted" in line]
+                assert told == [["shop.items"]], form
+        # Once retention has removed some of that, only a checkpoint says that it has come.
+        tap.forget(2)
+        status, text = await tap.bench.get(f"/changes?since={SOURCE}:1-4")
+        assert (status, "as far as the journal can tell" in text) == (410, True), text
+        lines = await tap.lines(since=f"{tap.history.store.identity.id}.3.0")
+        assert [row(line) for line in lines if "row" in line] == [(4, 0), (6, 0)]
+
+
 async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         tap.commit()

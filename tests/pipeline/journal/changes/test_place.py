@@ -19,6 +19,15 @@ from pipeline.journal.changes.place import (
 from pipeline.journal.changes.query import NamedPlace, Since
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.schema.table_schema import TableId
+from tests.pipeline.journal.changes.uneven_journal import (
+    UnevenSegment,
+    after_gtids,
+    after_scn,
+    delivered,
+    uneven_entries,
+    uneven_journals,
+    uneven_range,
+)
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS, SOURCE, entry, retained
 
 THERE = retained(3, 7)  # the SCNs 21 to 70
@@ -47,6 +56,37 @@ def test_a_gtid_set_begins_with_the_first_segment_that_has_others(last: int) -> 
     if place.segment <= THERE.last:
         assert choose_of(entry(place.segment), place, None).without == str(gtids(last))
         assert place.after(entry(place.segment)) == ReadPlace(place.segment + 1)
+
+
+@given(uneven_journals(), st.data())
+def test_a_gtid_set_leaves_nothing_out_that_comes_after_it(
+    journal: tuple[UnevenSegment, ...], data: st.DataObject
+) -> None:
+    """Several segments may have one position: rows that were read again have no GTID, and nor have notices."""
+    last = data.draw(st.integers(1, journal[-1].transactions))
+    first = data.draw(st.integers(1, len(journal)))
+    since, needed = gtids(last), after_gtids(journal, last)
+    begins = min((each.segment for each in needed), default=len(journal) + 1)
+    there = uneven_range(journal, first)
+    try:
+        place = find_place(since, there, uneven_entries(journal))
+    except PlaceGone:
+        assert 1 < first >= begins
+        return
+    got = delivered(journal, place)
+    assert needed <= got
+    assert [each for each in got if each.gtid and each.gtid <= last] == []
+    assert first == 1 or first < begins
+    assert place.segment == begins
+
+
+@given(uneven_journals(), st.data())
+def test_an_scn_leaves_nothing_out_that_comes_after_it(
+    journal: tuple[UnevenSegment, ...], data: st.DataObject
+) -> None:
+    scn = data.draw(st.integers(0, journal[-1].last_scn))
+    place = find_place(scn, uneven_range(journal, 1), uneven_entries(journal))
+    assert delivered(journal, place) == after_scn(journal, scn)
 
 
 def test_transactions_that_may_still_come_stay_excluded() -> None:

@@ -1,6 +1,7 @@
 """A place's other forms are the same place: they begin with the same changes."""
 
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -12,10 +13,19 @@ from pipeline.gtid.file_positions import all_before
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
-from pipeline.journal.changes.place import PlaceGone, UnreachedPlace
+from pipeline.journal.changes.place import PlaceGone, UnreachedPlace, find_place
 from pipeline.journal.changes.query import MalformedRequest, NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, parse_translated_place, translate
 from pipeline.journal.entry import Entry
+from tests.pipeline.journal.changes.uneven_journal import (
+    StreamThing,
+    UnevenSegment,
+    changes_in,
+    delivered,
+    uneven_entries,
+    uneven_journals,
+    uneven_range,
+)
 from tests.pipeline.lake.stream.entries import SOURCE, entry, retained
 
 THERE = retained(3, 7)  # the SCNs 21 to 70
@@ -48,6 +58,39 @@ def test_an_scn_and_its_gtid_set_are_one_place(scn: int) -> None:
         assert form is not None
         if scn > 30:
             assert translated(form).scn == scn
+
+
+@given(uneven_journals(), st.data())
+def test_no_form_of_a_place_leaves_out_what_comes_after_it(
+    journal: tuple[UnevenSegment, ...], data: st.DataObject
+) -> None:
+    """Also where segments raise no position, or no SCN, or only transactions without changes raise it."""
+    first = data.draw(st.integers(1, len(journal)))
+    there, entries = uneven_range(journal, first), uneven_entries(journal)
+    since: Since = data.draw(
+        st.integers(there.scn - 1, journal[-1].last_scn)
+        | st.integers(first, len(journal) + 1).map(lambda segment: ChangesCheckpoint("j1", segment))
+        | st.integers(1, journal[-1].transactions).map(lambda last: gtids(f"1-{last}"))
+    )
+    try:
+        place = find_place(since, there, entries)
+    except PlaceGone:
+        return
+    needed = delivered(journal, place)
+    found = translate(since, there, entries, partial(changes_in, journal))
+    assert delivered(journal, find_place(found.checkpoint, there, entries)) == needed
+    here = journal[min(place.segment, len(journal)) - 1]
+    if "t" in here.things and (found.scn, found.checkpoint.segment) == (here.last_scn, here.segment):
+        # All rows of the segment have come. The SCN with which it ends says that of its notices too.
+        needed -= {StreamThing(here.segment, None)}
+    # Only the journal's first segment doesn't say what the position was before it.
+    assert found.gtid_set is not None or found.checkpoint.segment == first
+    for form in (found.scn, found.gtid_set or found.scn):
+        try:
+            assert needed <= delivered(journal, find_place(form, there, entries))
+        except PlaceGone:
+            assert form == found.gtid_set
+            assert first > 1
 
 
 def test_a_set_with_gaps_has_the_scn_before_the_first_one_that_it_lacks() -> None:

@@ -44,6 +44,41 @@ def test_a_stream_begins_before_the_first_segment_that_it_needs(
     assert begin_after(place, THERE, entry) == after
 
 
+def idle_from(segment: int) -> Entry:
+    """As `entry`, but for the segments 5 and 6: their rows have no GTID, and 6 has no SCN either."""
+    made = entry(segment)
+    if segment not in (5, 6):
+        return made
+    first, last = (41, 50) if segment == 5 else (51, 50)
+    checkpoint = replace(made.checkpoint, position=through(40))
+    return replace(made, first_scn=first, last_scn=last, checkpoint=checkpoint, position_stays=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "after"),
+    [
+        (through(40), 4),
+        (through(39), 3),
+        (through(41), 6),
+        (41, 4),
+        (50, 4),
+        (51, 5),
+        (52, 6),
+    ],
+)
+def test_what_has_no_gtid_or_no_scn_comes_after_the_place_that_is_complete_before_it(
+    place: int | GtidSet, after: int
+) -> None:
+    assert begin_after(place, THERE, idle_from) == after
+
+
+def test_a_place_before_rows_without_a_gtid_that_have_gone_is_gone() -> None:
+    assert begin_after(through(40), retained(4, 9), idle_from) == 4
+    for first in (5, 6):
+        with pytest.raises(SegmentsGone, match=f"from {first - 1} on, and .* begins with {first}"):
+            begin_after(through(40), retained(first, 9), idle_from)
+
+
 def test_a_whole_journal_has_every_place() -> None:
     assert begin_after(1, WHOLE, entry) == 0
     assert begin_after(through(5), WHOLE, entry) == 0
