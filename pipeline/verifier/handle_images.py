@@ -2,10 +2,18 @@
 
 A table restarts here if foreign keys change its rows without the log, or if its images have no proof. A table stops
 here if its images can't be read.
+
+**One table may have two maps in a slice.** `binlog_row_metadata` is global, and MySQL reads it when a statement begins
+to change a table. A statement that had begun when somebody set it logs the earlier map, maybe after transactions with
+the other one. So does an XA transaction that was prepared before. The images have one schema, and leave here together
+in the log's order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionPartRead, TransactionsRead
@@ -16,6 +24,7 @@ from pipeline.messages.changes import (
     TransactionPartVerified,
 )
 from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
+from pipeline.schema.table_schema import TableSchema
 from pipeline.verifier.cascades import (
     effects_of_unread_rows,
     find_cascades,
@@ -114,5 +123,23 @@ def _read_tables(
         if table in state.emptied:
             state = replace(state, emptied=state.emptied - {table})
     state, orphaned = stop_orphaned_tables(replace(state, tables=tables))
-    going_on = (c for c in changes if not isinstance(state.tables[c.schema.table], Stopped))
-    return state, (*news, *orphaned), tuple(going_on)
+    going_on = [c for c in changes if not isinstance(state.tables[c.schema.table], Stopped)]
+    return state, (*news, *orphaned), _one_of_each_schema(going_on)
+
+
+def _one_of_each_schema(changes: Sequence[TableChanges]) -> tuple[TableChanges, ...]:
+    """Returns the changes, with those of one schema together."""
+    if len({each.schema.table for each in changes}) == len(changes):
+        return tuple(changes)
+    groups: dict[TableSchema, list[TableChanges]] = {}
+    for each in changes:
+        groups.setdefault(each.schema, []).append(each)
+    return tuple(group[0] if len(group) == 1 else _in_log_order(group) for group in groups.values())
+
+
+def _in_log_order(changes: Sequence[TableChanges]) -> TableChanges:
+    """Returns changes of one schema as one."""
+    images = pa.concat_batches([each.images for each in changes])
+    rows = pa.concat_batches([each.rows for each in changes])
+    order = np.lexsort((images.column("ordinal").to_numpy(), images.column("transaction").to_numpy()))
+    return TableChanges(changes[0].schema, images.take(pa.array(order)), rows.take(pa.array(order)))

@@ -1,5 +1,9 @@
-"""Tables that begin to match while a journal is there, known before their first change; columns that aren't logged."""
+"""Tables that begin to match while a journal is there, known before their first change; columns that aren't logged;
+two maps of one table.
+"""
 
+import asyncio
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +12,19 @@ import pyarrow.parquet as pq
 
 from actors.journal.store import JournalReader
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.segment import segment_tables
+from pipeline.messages.changes import ChangesVerified
+from pipeline.messages.journal import ChangePart
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
+from tests.servers.awaiting import until
 from tests.servers.journal_oracle import entries
+from tests.servers.log import read_log
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import connected
 
 
 async def known(service: Running, table: str) -> None:
@@ -93,3 +106,41 @@ async def test_columns_that_the_log_leaves_out_are_named_in_the_journal(
         ("d", 1, None, None, ["a", "b"]),
         ("c", 3, None, None, None),
     ]
+
+
+async def test_a_statement_that_began_before_the_metadata_was_set_keeps_its_place(
+    mysql_factory: MysqlFactory,
+) -> None:
+    """It logs its earlier map after a transaction with the new one, and all of them come in one slice."""
+    server = mysql_factory(GTIDS)  # binlog_row_metadata=MINIMAL, the default
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO shop.t VALUES (1, 0), (7, 0)",
+    )
+    account = server.create_capture_user("shop")
+    position = GtidSet.parse(server.executed())
+    with closing(server.connect()) as second, second.cursor() as newer:
+        newer.execute("BEGIN")
+        newer.execute("SELECT * FROM shop.t WHERE id = 7 FOR UPDATE")
+        older = asyncio.create_task(asyncio.to_thread(server.sql, "UPDATE shop.t SET v = 2"))
+        waits = (
+            "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_rows_modified"
+        )
+        # InnoDB shows its transactions as they were, unless nobody has looked for 0.1 s.
+        await until(lambda: server.sql(waits), "the older statement has changed row 1 and waits", every_s=0.2)
+        server.sql("SET GLOBAL binlog_row_metadata = FULL")
+        newer.execute("UPDATE shop.t SET v = 1 WHERE id = 7")
+        second.commit()
+        await older
+    server.sql("UPDATE shop.t SET v = 3 WHERE id = 7")
+    table = TableId("shop", "t")
+    async with connected(server, "shop") as source:
+        known = KnownSchemas({table: (await source.describe([table]))[table].schema}, position)
+    said = await read_log(server, account, TableFilter((r"shop\.t",)), position, known)
+    (changes,) = [each for each in said if isinstance(each, ChangesVerified)]
+    parts = [ChangePart(each, changes.transactions, 1) for each in changes.tables]
+    (file,) = segment_tables(1, parts)
+    assert [tuple(row.values()) for row in file.rows.select(["__scn", "id", "v"]).to_pylist()] == [
+        (1, 7, 1), (2, 1, 2), (2, 7, 2), (3, 7, 3),
+    ]  # fmt: skip

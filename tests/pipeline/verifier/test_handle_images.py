@@ -6,13 +6,16 @@ import pyarrow as pa
 import pytest
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.journal.segment import segment_tables
 from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped, TransactionPartVerified
-from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS, TableUnreadable
+from pipeline.messages.journal import ChangePart
+from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS, TableImages, TableUnreadable
 from pipeline.schema.known_schemas import KnownSchemas
-from pipeline.schema.table_map import FullMetadata
+from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.verifier.state import FromVerifier
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
     FULL,
@@ -159,6 +162,61 @@ def test_a_part_has_not_passed() -> None:
         "TransactionPartVerified", "ChangesVerified", "SchemaVerified", "SchemaVerified", "ChangesVerified",
     ]  # fmt: skip
     assert kinds(run(state, part(7, images(MINIMAL)))) == []
+
+
+# -- two maps of one table in a slice
+
+
+def updates(table_map: TableMap, *places: tuple[int, int]) -> TableImages:
+    """Updates of the row 7, each in its transaction (by index) and with the first of its ordinals."""
+    one = images(table_map)
+    count = 2 * len(places)
+    described = [
+        [1, 2] * len(places),
+        [transaction for transaction, _ in places for _ in range(2)],
+        [ordinal + i for _, ordinal in places for i in range(2)],
+        [None] * count,
+        [{"file": f"log of {table_map.metadata}", "pos": 4}] * count,
+    ]
+    fields = [pa.array(values, f.type) for values, f in zip(described, IMAGE_FIELDS, strict=True)]
+    return replace(
+        one,
+        images=pa.record_batch(fields, IMAGE_FIELDS),
+        rows=pa.record_batch([pa.concat_arrays([c] * count) for c in one.rows.columns], one.rows.schema),
+    )
+
+
+def in_segment(said: list[FromVerifier]) -> list[list[tuple[int, int]]]:
+    """The SCN and the ordinal of each row, file by file."""
+    parts = [
+        ChangePart(changes, message.transactions, 1)
+        for message in said
+        if isinstance(message, ChangesVerified)
+        for changes in message.tables
+    ]
+    return [
+        list(zip(table.rows["__scn"].to_pylist(), table.rows["__ordinal"].to_pylist(), strict=True))
+        for table in segment_tables(1, parts)
+    ]
+
+
+def test_a_table_with_two_maps_in_a_slice_keeps_the_log_s_order() -> None:
+    """A statement that began before binlog_row_metadata was set logs the earlier map after newer transactions."""
+    full, minimal = updates(FULL, (0, 0), (2, 0), (2, 4)), updates(MINIMAL, (1, 0), (2, 2))
+    other = replace(images(FULL), map=replace(FULL, table=TableId("shop", "items")))
+    known = fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet()))
+    said = run(known, replace(slice_(1, 2, 3), tables=(full, other, minimal)))
+    assert kinds(said) == ["SchemaVerified", "SchemaVerified", "ChangesVerified"]
+    assert in_segment(said) == [[(1, 1), (2, 1), (3, 1), (3, 3), (3, 5)], [(1, 0)]]
+    (changes, _) = said[-1].tables if isinstance(said[-1], ChangesVerified) else ()
+    files = [source["file"] for source in changes.images["source"].to_pylist()[::2]]
+    assert [name == f"log of {MINIMAL.metadata}" for name in files] == [False, True, False, True, False]
+
+
+def test_two_maps_of_two_versions_stay_apart() -> None:
+    renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
+    said = run(fresh(), replace(slice_(1, 2), tables=(updates(FULL, (0, 0)), updates(renamed, (1, 0)))))
+    assert schemas(said) == [SCHEMA, RENAMED]
 
 
 # -- absent columns
