@@ -12,6 +12,7 @@ from pipeline.coordinator.resume import begin_snapshot
 from pipeline.coordinator.state import (
     SchemaDiffers,
     State,
+    begun_scn,
     drop_windows,
     end_table,
     forget_unknown_rows,
@@ -194,6 +195,7 @@ def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
 def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right.
 
+    Of a transaction that comes in parts either all counts or nothing. An emptied table has had no row in it until now.
     Without a key the new generation is never complete, even if it is empty now: no later change could be merged. A
     table whose changes added up to its rows stops, unless it is empty now.
     """
@@ -214,7 +216,7 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
         state = with_table(state, snapshot, table, SnapshotWaiting())
     if mirror is None:
         return state
-    state = with_mirror(state, table, Filling(scn))
+    state = with_mirror(state, table, Filling(begun_scn(state)))
     if awaits_snapshot(state.checkpoint, table):
         return state
     return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: SnapshotWaiting()}))

@@ -37,6 +37,7 @@ from pipeline.coordinator.state import (
     SchemaDiffers,
     SourceAtLimit,
     State,
+    begun_scn,
     drop_windows,
     forget_unknown_rows,
     snapshot_of,
@@ -118,7 +119,7 @@ def recast_keys(state: State, schema: TableSchema) -> State:
         return state
     listed = keys_under(schema, state.unread[table])
     if listed is None:
-        return reread_table(forget_unknown_rows(state, table), table, state.checkpoint.scn)
+        return reread_table(forget_unknown_rows(state, table), table, begun_scn(state))
     return replace(state, unread={**state.unread, table: listed})
 
 

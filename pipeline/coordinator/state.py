@@ -406,7 +406,7 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
             return with_mirror(state, table, Ready(since))
         case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
-            return with_mirror(state, table, Filling(state.checkpoint.scn))
+            return with_mirror(state, table, Filling(begun_scn(state)))
         case Filling() | Ready(), SnapshotStopped() | SnapshotFailed() if rereads_rows(snapshot):
             return _without_unknown_rows(state, table)
         case _:
@@ -421,11 +421,21 @@ def _without_unknown_rows(state: State, table: TableId) -> State:
     other = snapshot_of(state.checkpoint, table)
     if other is not None:
         state = with_table(state, other, table, SnapshotWaiting())
-    return with_mirror(state, table, Filling(state.checkpoint.scn))
+    return with_mirror(state, table, Filling(begun_scn(state)))
 
 
 def _fills_mirror(was: TableSnapshot) -> bool:
     return isinstance(was, Chunking) and was.first
+
+
+def begun_scn(state: State) -> int:
+    """Returns the SCN at which a mirror begins for which nothing counts that has passed.
+
+    Within a transaction that's its own SCN, the next one. So no part of it counts. The snapshot that fills the mirror
+    is read after its end.
+    """
+    within = isinstance(state.phase, InTransaction)
+    return state.checkpoint.scn + 1 if within else state.checkpoint.scn
 
 
 def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
@@ -436,7 +446,7 @@ def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
 def restart_table(state: State, snapshot: Snapshot, table: TableId) -> State:
     """Begins the table's snapshot and its mirror again, because the meaning of its keys has changed."""
     if _fills_mirror(snapshot.tables[table]):
-        state = with_mirror(state, table, Filling(state.checkpoint.scn))
+        state = with_mirror(state, table, Filling(begun_scn(state)))
     return with_table(drop_windows(state, {table}), snapshot, table, SnapshotWaiting())
 
 
@@ -486,7 +496,7 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
     mirror: another key may have told their rows apart. The same holds for a table whose mirror lacks rows, because the
     snapshot that filled it failed or was stopped.
     """
-    mirrors, scn = state.checkpoint.mirrors, state.checkpoint.scn
+    mirrors = state.checkpoint.mirrors
     first = [
         table
         for table, waiting in snapshot.tables.items()
@@ -498,7 +508,7 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
     return with_checkpoint(
         state,
         snapshots=forget_old_snapshots((*state.checkpoint.snapshots, snapshot)),
-        mirrors={**mirrors, **dict.fromkeys(first, Filling(scn))},
+        mirrors={**mirrors, **dict.fromkeys(first, Filling(begun_scn(state)))},
     )
 
 

@@ -34,7 +34,8 @@ each transaction and each chunk gets the next one. A restart drops all else (pla
 open windows under its GTID, as in a slice. Everything else waits for the end: no window closes, no chunk is ordered,
 and the position stays. Changes of the checkpoint (a signal, a schema, a stopped table) go out with the Append that ends
 it. So for every rule the transaction passes as a unit, at its end. Its SCN stays the next one, because nothing else
-takes a number. If a table stops within it, the journal discards the rows that it has of that table (`withdrawn`).
+takes a number. If a table stops within it, the journal discards the rows that it has of that table (`withdrawn`). If a
+mirror begins within it, no part of the transaction counts for that mirror (`begun_scn`).
 
 **A table without a primary key** is read all at once, while the stream stands still
 (`pipeline.coordinator.halted.table_scan`). Then the phase is `InScan`, and everything waits for the last row, as within
@@ -172,7 +173,8 @@ def _step_after_scan(state: State, message: ToWatermarkCoordinator) -> tuple[Sta
 def _skip_begun_scn(state: State) -> State:
     """Returns the state with an SCN at which no mirror begins, so that each mirror's next generation is a new one.
 
-    That generation may have another schema. It may also come within a transaction, whose SCN is the next one.
+    That generation may have another schema. It may begin within a transaction, whose SCN is the next one: at that SCN,
+    or before it if the table was emptied.
     """
     scn = state.checkpoint.scn
     begun = any(mirror.since == scn for mirror in state.checkpoint.mirrors.values())
@@ -210,7 +212,8 @@ def _append(
     emitted, rows = close_windows(taken)
     after, orders = order_reads(emitted) if orders_reads else (emitted, ())
     after = reselect.mark_unread(after)  # the checkpoint says which tables have rows to read again
-    if after.checkpoint.mirrors is not state.checkpoint.mirrors:
+    held = not isinstance(state.phase, BetweenTransactions)  # mirrors may have begun since the last Append
+    if held or after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _skip_begun_scn(after)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.phase, InTransaction):  # and it ends here

@@ -9,7 +9,14 @@ import pytest
 from pipeline.coordinator import reselect
 from pipeline.coordinator.state import end_table
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaVerified, TableStopped
+from pipeline.journal.change_rows import chunk_table
+from pipeline.messages.changes import (
+    ChangesVerified,
+    MirrorInvalidated,
+    SchemaVerified,
+    TableStopped,
+    TransactionPartVerified,
+)
 from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkSchemaChanged,
@@ -19,7 +26,7 @@ from pipeline.messages.chunks import (
     SourceOverloaded,
     SourceRecovered,
 )
-from pipeline.messages.journal import ChangePart, DifferencesReported
+from pipeline.messages.journal import ChangePart, ChunkPart, DifferencesReported, MirrorDataExpired
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableSchema
@@ -42,6 +49,7 @@ from tests.pipeline.builders import (
     ORDERS,
     Capture,
     altered,
+    change_table,
     delete,
     execute,
     gtid,
@@ -56,7 +64,7 @@ from tests.pipeline.builders import (
     table,
     wrote,
 )
-from tests.pipeline.partial_world import TABLE, World
+from tests.pipeline.partial_world import TABLE, World, told
 
 SEEDS = 20
 
@@ -420,3 +428,68 @@ def test_a_row_that_moves_along_the_index_of_a_snapshot_is_read_again() -> None:
     assert reselect.moving_columns(replace(capture.state, plans={}), ORDERS.table) == ("value",), (
         "it isn't known yet"
     )
+
+
+# A mirror that begins within a transaction
+
+WITHIN = Checkpoint(gtids("a:1-5"), scn=7, schemas={TABLE.table: TABLE})
+MIRRORED = replace(WITHIN, mirrors={TABLE.table: Ready(1)})
+
+
+def a_part(*keys: int) -> TransactionPartVerified:
+    """Inserts with nothing but their keys, as a part of a transaction."""
+    whole = partly(20, "a:6", *((ImageKind.INSERT, {"id": key}) for key in keys), schema=TABLE)
+    return TransactionPartVerified(gtid("a:6"), COMMIT_TIME, whole.tables)
+
+
+def shown(capture: Capture) -> list[int]:
+    """The keys of the rows that a reader sees (`pipeline.lake.live_view`)."""
+    since = capture.checkpoint.mirrors[TABLE.table].since
+    mirror: dict[int, dict[str, Any]] = {}
+    stories: dict[int, list[dict[str, Any]]] = {}
+    for part in capture.parts:
+        rows = change_table(1, part) if isinstance(part, ChangePart) else chunk_table(1, part)
+        for row in rows.to_pylist():
+            if isinstance(part, ChunkPart) and part.first:
+                mirror[row["id"]] = row
+            elif row["__scn"] > since:
+                stories.setdefault(row["id"], []).append(row)
+    known = {key: told(mirror.get(key), stories.get(key, [])) for key in mirror.keys() | stories.keys()}
+    return sorted(key for key, row in known.items() if row is not None)
+
+
+@pytest.mark.parametrize("surrogate", [None, "a"], ids=["by the key", "by another index"])
+@pytest.mark.parametrize(
+    "begins",
+    [
+        MirrorDataExpired({TABLE.table: 1}),
+        MirrorInvalidated(TABLE.table, emptied=False, reason="a foreign key"),
+        None,
+    ],
+    ids=["the lake lacks its rows", "its rows are no longer right", "its first snapshot"],
+)
+def test_no_part_of_a_transaction_counts_for_a_mirror_that_begins_within_it(
+    begins: MirrorDataExpired | MirrorInvalidated | None, surrogate: str | None
+) -> None:
+    first = execute("s1", TABLE, surrogate=surrogate)
+    capture = Capture(checkpoint=MIRRORED if begins else WITHIN)
+    capture.give(a_part(1), begins or first, a_part(2))
+    assert capture.checkpoint.mirrors == {TABLE.table: Filling(8)}
+    orders = capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 3}), schema=TABLE))
+    assert capture.checkpoint.scn == 9, "no mirror begins at the SCN of a checkpoint that is sent"
+    again = of(ReselectRows, orders)
+    capture.give(*(read(order, *order.keys.column(0).to_pylist(), low="a:1-6", high=20) for order in again))
+    chunk = Capture.chunk(capture.give(planned(TABLE)))
+    chunk = Capture.chunk(capture.give(read(chunk, 1, 2, low="a:1-6", high=20)))
+    capture.give(read(chunk, 3, low="a:1-6", high=20))
+    assert capture.checkpoint.mirrors == {TABLE.table: Ready(8)}
+    assert shown(capture) == [1, 2, 3]
+
+
+def test_a_transaction_counts_for_a_table_that_was_emptied_before_its_rows() -> None:
+    capture = Capture(checkpoint=MIRRORED)
+    capture.give(a_part(), MirrorInvalidated(TABLE.table, emptied=True, reason="so"), a_part(1))
+    (order,) = of(ReselectRows, capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 2}), schema=TABLE)))
+    capture.give(read(order, 1, 2, low="a:1-6", high=20))
+    assert capture.checkpoint.mirrors == {TABLE.table: Ready(7)}
+    assert shown(capture) == [1, 2]

@@ -20,11 +20,12 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages import binlog, chunks
+from pipeline.messages.changes import MirrorInvalidated
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import ImageKind
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import Completed, SnapshotFailed
 from tests.pipeline.builders import (
     ITEMS,
@@ -427,6 +428,16 @@ def test_a_table_that_ends_among_the_remembered_snapshots_is_complete() -> None:
     assert capture.stream == ["logs begins", "logs rows 1 2"]
     assert isinstance(capture.state.scan, NoScan)
     assert capture.appends[-1].withdrawn == frozenset()
+
+
+def test_two_generations_that_begin_about_the_end_of_a_scan_are_not_one() -> None:
+    capture = scanning()
+    capture.give(execute("s2", ITEMS))
+    capture.give(MirrorInvalidated(ITEMS.table, emptied=False, reason="another key"))
+    ended, after = capture.appends[-2:]
+    assert ended.checkpoint.mirrors == {ITEMS.table: Filling(0)}
+    assert after.checkpoint.mirrors == {ITEMS.table: Filling(1)}
+    assert [each.checkpoint.scn for each in (ended, after)] == [1, 2]
 
 
 def test_it_needs_no_mirror_and_gets_none() -> None:
