@@ -14,7 +14,8 @@ or Tidemark is about to read the complete row.
 - **A chunk** brings each row as it is at the chunk's position in the stream (`pipeline.coordinator.window`). A row that
   wasn't read because it was inserted, or took a key in a finished range, is unknown for that reason, as above. Another
   row can be in no chunk only along another index than the primary key. Then a change of a column of that index moves it
-  from an unread range into a finished one. So along such an index such a change makes its row unknown.
+  from an unread range into a finished one, or beyond the last key, which the plan has frozen. So along such an index
+  such a change makes its row unknown, from the order of the plan on.
 
 An unknown row is read again by its key, even if something else may bring it. A row of a first snapshot has no position
 among the changes in the mirror. So a reader can't know whether it's older or newer than a delete. Until the row has

@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from pipeline.coordinator.state import (
     Planned,
+    Planning,
     ReaderRunning,
     SchemaDiffers,
     SourceAtLimit,
@@ -74,15 +75,16 @@ MOST_KEY_BYTES: Final = 32 << 20
 def moving_columns(state: State, table: TableId) -> tuple[str, ...]:
     """Returns the columns whose change may move a row out of what a snapshot still has to read.
 
-    These are the columns of the index along which it walks, if that isn't the primary key. While the plan isn't known
-    again, they are all columns outside the primary key.
+    These are the columns of the index along which it walks, if that isn't the primary key. While the plan isn't known,
+    or isn't known again, they are all columns outside the primary key. That is also so before the first chunk: a row
+    may move beyond the last key, which the server may have answered already.
     """
-    snapshot = snapshot_of(state.checkpoint, table)
+    snapshot, plan = snapshot_of(state.checkpoint, table), state.plans.get(table)
     if snapshot is None or snapshot.request(table).surrogate is None:
         return ()
-    if not isinstance(snapshot.tables[table], Chunking):
+    if not isinstance(snapshot.tables[table], Chunking) and plan != Planning(snapshot.id):
         return ()
-    schema, plan = state.checkpoint.schemas[table], state.plans.get(table)
+    schema = state.checkpoint.schemas[table]
     indices = plan.walk.columns if isinstance(plan, Planned) else range(len(schema.columns))
     return tuple(schema.columns[index].name for index in indices if index not in schema.key)
 

@@ -32,6 +32,7 @@ from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready, stays_incomplete
+from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
@@ -422,12 +423,36 @@ def test_a_key_without_a_value_stops_its_table_by_name() -> None:
 def test_a_row_that_moves_along_the_index_of_a_snapshot_is_read_again() -> None:
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS, surrogate="value"))
-    assert not asked(capture.give(updated(20, "a:6", 1, 5))), "nothing was read yet"
     capture.give(planned(ORDERS))
     assert reselect.moving_columns(capture.state, ORDERS.table) == (), "the plan's walk is along the key"
     assert reselect.moving_columns(replace(capture.state, plans={}), ORDERS.table) == ("value",), (
-        "it isn't known yet"
+        "it isn't known again yet"
     )
+
+
+def moved(end: int, name: str, key: int) -> ChangesVerified:
+    """A row that moves along column a."""
+    images = (ImageKind.UPDATE_BEFORE, {"id": key}), (ImageKind.UPDATE_AFTER, {"id": key, "a": 500})
+    return partly(end, name, *images, schema=TABLE)
+
+
+def test_a_row_that_moves_beyond_the_end_of_a_plan_on_its_way_is_read_again() -> None:
+    capture = Capture(TABLE)
+    assert Capture.plans(capture.give(execute("s1", TABLE, surrogate="a"))) == [TABLE.table]
+    (order,) = of(ReselectRows, capture.give(moved(20, "a:6", 1)))
+    assert order.keys.column(0).to_pylist() == [1]
+    along = ChunkIndex("a", (1,), (False,), (None,))
+    chunk = Capture.chunk(capture.give(replace(planned(TABLE, end=100), walk=along)))
+    capture.give(read(order, 1, low="a:1-6", high=20), read(chunk, low="a:1-6", high=20))
+    assert capture.checkpoint.mirrors == {TABLE.table: Ready(0)}
+    assert shown(capture) == [1]
+
+
+def test_a_row_that_moves_before_its_table_is_planned_is_left_to_the_plan() -> None:
+    capture = Capture(TABLE)
+    capture.give(SourceOverloaded("so"), execute("s1", TABLE, surrogate="a"), moved(20, "a:6", 1))
+    assert not capture.state.unread
+    assert Capture.plans(capture.give(SourceRecovered())) == [TABLE.table]
 
 
 # A mirror that begins within a transaction
