@@ -246,7 +246,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         await self._answer(answer)
 
     async def _read(self, order: chunks.ReadChunk) -> None:
-        limit = order.limit
+        limit, in_transaction = order.limit, self._consistent is not None
 
         async def chunk(source: Source) -> chunks.ChunkRead:
             nonlocal limit
@@ -261,7 +261,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
             ) = await self._work_on_connection(chunk, str(order.chunk))
         except StatementOutdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
-            answer = await self._schema_changed(order, outdated)
+            answer = (
+                chunks.ChunkSchemaChanged(order.chunk, str(outdated))
+                if in_transaction
+                else await self._schema_changed(order, outdated)
+            )
         except self._endings:
             raise
         except (Transient, Definite) as failure:
@@ -310,8 +314,6 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self, order: chunks.ReadChunk | chunks.ReadByKeys, why: StatementOutdated
     ) -> chunks.ChunkSchemaChanged | chunks.ChunkFailed:
         """What outdated the chunk is in the log before `high`."""
-        if self._consistent is not None:
-            return chunks.ChunkSchemaChanged(order.chunk, str(why))
         try:
             high = await self._work_with_retries(partial(self.high, order=order), str(order.chunk))
         except Definite as failure:

@@ -16,7 +16,6 @@ from typing import Final
 from pipeline.coordinator import reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkSize, resize
-from pipeline.coordinator.consistent_state import NoPosition
 from pipeline.coordinator.state import (
     FoundEmpty,
     Planned,
@@ -77,7 +76,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
         return state
     schema = state.checkpoint.schemas.get(table)
     if schema is None or not schemas_agree(message.schema, schema):
-        return _await_statement(state, table, _schema_differs(state, message, schema))
+        return _await_statement(state, table, _schema_differs(snapshot, message, schema))
     message = replace(message, schema=schema)
     match snapshot.tables[table], message.ranges:
         case Chunking(ranges, walk_version), _:
@@ -92,9 +91,10 @@ def table_planned(state: State, message: TablePlanned) -> State:
             return state
 
 
-def _schema_differs(state: State, message: TablePlanned, schema: TableSchema | None) -> SchemaDiffers:
+def _schema_differs(snapshot: Snapshot, message: TablePlanned, schema: TableSchema | None) -> SchemaDiffers:
+    """Another snapshot's plan may come while the stream is stopped, or is to stop, for a consistent one."""
     reason = "the log doesn't have it" if schema is None else difference(message.schema, schema)
-    return SchemaDiffers(reason, message.high if isinstance(state.consistent_position, NoPosition) else None)
+    return SchemaDiffers(reason, None if snapshot.consistent else message.high)
 
 
 def _await_statement(state: State, table: TableId, differs: SchemaDiffers) -> State:

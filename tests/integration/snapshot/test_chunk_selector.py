@@ -243,6 +243,41 @@ async def test_a_chunk_under_way_keeps_its_own_watermarks_when_a_consistent_snap
     assert not opened.at.reaches(chunk.high), "high is before what the SELECT saw"
 
 
+async def test_a_chunk_under_way_of_an_altered_table_has_an_end_when_a_consistent_snapshot_begins(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
+    async with bench(mysql, database, kind=Held) as running:
+        assert isinstance(running.selector, Held)
+        plan = await running.plan(TableId(database, "t"))
+        await running.order(running.chunk(plan, None, (9,), 10))
+        await running.selector.at_select.wait()
+        await running.order(OpenTransactions(1, 0))
+        assert isinstance(await running.answer(), TransactionsOpened)
+        mysql.sql("ALTER TABLE t DROP COLUMN b", database=database)
+        running.selector.select_now.set()
+        running.selector.high_now.set()
+        answer = await running.answer()
+    assert isinstance(answer, ChunkSchemaChanged) and isinstance(answer.high, Coordinates)
+
+
+@pytest.mark.parametrize("kind", [ReselectRows, RepairRows])
+async def test_rows_by_their_keys_of_an_altered_table_have_an_end_beside_a_consistent_snapshot(
+    mysql: MysqlServer, database: str, kind: type[ReselectRows | RepairRows]
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
+    async with bench(mysql, database) as running:
+        schema = (await running.plan(TableId(database, "t"))).schema
+        await running.order(OpenTransactions(1, 0))
+        assert isinstance(await running.answer(), TransactionsOpened)
+        mysql.sql("ALTER TABLE t DROP COLUMN b", database=database)
+        keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
+        tokens = key_tokens(keys, (0,))
+        await running.order(kind(ChunkId("s", schema.table, 1), schema, keys, tokens, False, GtidSet()))
+        answer = await running.answer()
+    assert isinstance(answer, ChunkSchemaChanged) and isinstance(answer.high, Coordinates)
+
+
 # -- failures
 
 

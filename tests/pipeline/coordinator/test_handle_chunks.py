@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from pipeline.coordinator.handle_chunks import MOST_POSITIONS
-from pipeline.coordinator.state import SchemaDiffers
+from pipeline.coordinator.state import SchemaDiffers, with_snapshot
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import SchemaVerified
 from pipeline.messages.chunks import ChunkSchemaChanged, OpenTransactions, TransactionsOpened
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
-from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
+from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotWaiting
 from pipeline.types.column_types import Enum
 from pipeline.types.enum_labels import UNKNOWN_CHARACTER
 from tests.pipeline.builders import (
@@ -102,3 +102,19 @@ def test_a_table_whose_schema_is_unproven_does_not_stop() -> None:
         go_to_position(capture, 20 + tries)
         capture.give(planned(altered(ORDERS)))
     assert not capture.checkpoint.stopped
+
+
+def test_another_snapshots_table_that_differs_stops_once_the_stream_has_passed_what_it_showed() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    assert Capture.plans(capture.give(execute("s1", ITEMS))) == [ITEMS.table]
+    asked = Snapshot("c", {ORDERS.table: SnapshotWaiting()}, consistent=True, priority=1001)
+    capture.state = with_snapshot(capture.state, asked)
+    assert of(OpenTransactions, capture.give(LogAdvanced(place(20))))
+    capture.give(planned(altered(ITEMS), high=40))
+    go_to_position(capture, 30)
+    assert isinstance(capture.state.plans[ITEMS.table], SchemaDiffers)
+    assert not capture.checkpoint.stopped
+    capture.give(planned(ORDERS, end=None, high=30))
+    assert isinstance(capture.table(ORDERS, "c"), Completed)
+    capture.give(LogAdvanced(place(40)))
+    assert "the source and the log contradict each other" in capture.checkpoint.stopped[ITEMS.table]
