@@ -19,6 +19,7 @@ from pipeline.coordinator.state import (
     require_between_transactions,
     snapshot_of,
     stop_table,
+    unused_id,
     with_checkpoint,
     with_mirror,
     with_snapshot,
@@ -219,7 +220,8 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     state = with_mirror(state, table, Filling(begun_scn(state)))
     if awaits_snapshot(state.checkpoint, table):
         return state
-    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: SnapshotWaiting()}))
+    name = unused_id(state.checkpoint, f"restart-{scn}-{table}")
+    return with_snapshot(state, Snapshot(name, {table: SnapshotWaiting()}))
 
 
 def _gets_mirror(state: State, table: TableId) -> bool:

@@ -42,6 +42,7 @@ from pipeline.coordinator.state import (
     drop_windows,
     forget_unknown_rows,
     snapshot_of,
+    unused_id,
     window_table,
     with_checkpoint,
     with_mirror,
@@ -52,8 +53,8 @@ from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
-from pipeline.snapshot.reselect_keys import REREAD, UnknownRows, keys_under, rereading_snapshot
-from pipeline.snapshot.snapshot import ChunkId, Chunking, SnapshotWaiting
+from pipeline.snapshot.reselect_keys import REREAD, UnknownRows, keys_under, rereading_id, rereads_rows
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
 
 # The most keys in one order. The server finds each by its index if its optimizer has room for their list: 1.5 MB at
 # some 700 bytes for a key of several parts (MySQL 5.7 Reference Manual, `range_optimizer_max_mem_size`).
@@ -103,11 +104,15 @@ def request_reselect(state: State, table: TableId, keys: pa.RecordBatch, transac
 def reread_table(state: State, table: TableId, scn: int) -> State:
     """Returns the state in which all rows of the table will be read, whatever changed them up to this SCN."""
     snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
+    snapshots = state.checkpoint.snapshots
     waits = snapshot is not None and isinstance(snapshot.tables[table], SnapshotWaiting)
     if isinstance(mirror, Filling) and snapshot is not None and waits and snapshot.verification is None:
         return with_mirror(drop_windows(state, {table}), table, Filling(scn))
+    if any(rereads_rows(each) and each.tables.get(table) == SnapshotWaiting() for each in snapshots):
+        return drop_windows(state, {table})  # a plan on its way may lack the last of these rows
     lacks_rows = stays_incomplete(state.checkpoint, table)
-    state = with_snapshot(state, rereading_snapshot(scn, table))
+    name = unused_id(state.checkpoint, rereading_id(scn, table))
+    state = with_snapshot(state, Snapshot(name, {table: SnapshotWaiting()}))
     return with_mirror(state, table, Filling(scn)) if lacks_rows else state
 
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.recapture import recapture_tables
-from pipeline.coordinator.state import forget_old_snapshots
+from pipeline.coordinator.state import forget_old_snapshots, unused_id
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
@@ -136,7 +136,7 @@ def _continue_checkpoint(
         )
     at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
     gap = (_BEHIND if missing else _LEFT_OUT).format(position=checkpoint.position)
-    return _begin_at(at_present, known.at, known, gap, _unused_name(checkpoint, f"anew-{checkpoint.scn}"))
+    return _begin_at(at_present, known.at, known, gap, unused_id(checkpoint, f"anew-{checkpoint.scn}"))
 
 
 def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
@@ -197,12 +197,6 @@ def keyless_tables(checkpoint: Checkpoint) -> tuple[TableId, ...]:
     """Returns the captured tables without a primary key, of which only a signal takes a snapshot."""
     schemas = sorted(checkpoint.schemas.items())
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
-
-
-def _unused_name(checkpoint: Checkpoint, name: str) -> str:
-    """Returns this name, or a similar one if a snapshot or a signal has it."""
-    used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
-    return name if name not in used else _unused_name(checkpoint, f"{name}-again")
 
 
 def _move_to_signal(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:

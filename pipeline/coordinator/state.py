@@ -512,6 +512,12 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
     )
 
 
+def unused_id(checkpoint: Checkpoint, wanted: str) -> str:
+    """Returns this id for a snapshot, or a similar one if a snapshot or a signal has it."""
+    used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
+    return wanted if wanted not in used else unused_id(checkpoint, f"{wanted}-again")
+
+
 def is_keyless(checkpoint: Checkpoint, table: TableId) -> bool:
     """Returns whether the table has no primary key, so that its rows can only be read all at once (a scan)."""
     schema = checkpoint.schemas.get(table)

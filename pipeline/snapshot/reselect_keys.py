@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
+from pipeline.snapshot.snapshot import Snapshot
 
 # A row's `__chunk` in place of a snapshot's id. Also the beginning of the id of a snapshot that reads all rows again.
 REREAD: Final = "reread"
@@ -30,13 +30,14 @@ class UnknownRows:
     keys: pa.RecordBatch
 
 
-def rereading_snapshot(scn: int, table: TableId) -> Snapshot:
-    """Returns a snapshot that reads all rows of the table again, of which changes up to this SCN left some unknown."""
-    return Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()})
+def rereading_id(scn: int, table: TableId) -> str:
+    """Returns the id of a snapshot that reads all rows of the table again, of which changes up to this SCN left some
+    unknown."""
+    return f"{REREAD}-{scn}-{table}"
 
 
 def rereads_rows(snapshot: Snapshot) -> bool:
-    """Returns whether it is such a snapshot. No signal may have such an id (`pipeline.signals.signal`)."""
+    """Returns whether it is a snapshot with such an id. No signal may have one (`pipeline.signals.signal`)."""
     return re.match(rf"{REREAD}-\d", snapshot.id) is not None
 
 

@@ -277,6 +277,31 @@ def test_rows_of_a_mirror_that_begins_again_are_not_of_chunks_before(monkeypatch
     assert [each.tables[ORDERS.table] for each in after.snapshots if each.id == "s1"] == [SnapshotWaiting()]
 
 
+def test_a_snapshot_that_is_to_read_all_rows_again_is_not_requested_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
+    capture = Capture(checkpoint=MIRRORED)
+    capture.give(a_part(*range(50)), a_part(*range(50, 100)))
+    capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 100}), schema=TABLE))
+    assert [each.id for each in capture.checkpoint.snapshots] == [f"reread-8-{TABLE.table}"]
+    many = ((ImageKind.INSERT, {"id": key}) for key in range(200, 250))
+    assert not Capture.plans(capture.give(partly(30, "a:7", *many, schema=TABLE)))
+    assert Capture.plans(capture.give(planned(TABLE))) == [TABLE.table], "the last key may be of one of these"
+    assert [each.id for each in capture.checkpoint.snapshots] == [f"reread-8-{TABLE.table}"]
+
+
+def test_two_snapshots_of_our_own_never_have_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
+    capture, again = Capture(checkpoint=MIRRORED), MirrorInvalidated(TABLE.table, False, "so")
+    capture.give(a_part(*range(50)), stop("s1", TABLE), a_part(*range(50)), stop("s2", TABLE))
+    capture.give(again, stop("s3", TABLE), again)
+    begun = (f"reread-8-{TABLE.table}", f"restart-7-{TABLE.table}")
+    assert [each.id for each in capture.checkpoint.snapshots] == [
+        name + more for name in begun for more in ("", "-again")
+    ]
+
+
 def test_a_table_that_stops_keeps_the_generation_of_its_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
     capture = Capture(checkpoint=FILLED)

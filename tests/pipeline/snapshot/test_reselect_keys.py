@@ -11,7 +11,7 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.signals.signal import MalformedSignal, parse_signal
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.reselect_keys import UnknownRows
-from pipeline.snapshot.snapshot import SnapshotWaiting
+from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
 from pipeline.types.column_types import ColumnType, Decimal, Integer
 from tests.pipeline.builders import ORDERS, change_table, table
 from tests.pipeline.coordinator.test_reselect import partly
@@ -70,8 +70,7 @@ def test_keys_take_on_the_types_that_hold_when_they_are_asked_for() -> None:
 
 
 def test_a_snapshot_that_reads_all_rows_again_is_known_by_its_id() -> None:
-    again = reselect_keys.rereading_snapshot(8, ORDERS.table)
-    assert again.tables == {ORDERS.table: SnapshotWaiting()}
+    again = Snapshot(reselect_keys.rereading_id(8, ORDERS.table), {ORDERS.table: SnapshotWaiting()})
     assert reselect_keys.rereads_rows(again)
     assert not reselect_keys.rereads_rows(replace(again, id="reread-it"))
     with pytest.raises(MalformedSignal, match="Tidemark"):
