@@ -125,7 +125,7 @@ def _begin_again(
         mirrors=mirrors,
         scanned=checkpoint.scanned - set(back),
         snapshots=forget_old_snapshots(
-            (*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states))
+            (*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states)), mirrors
         ),
     )
 

@@ -250,8 +250,5 @@ def _add_snapshot(
     present = next((each for each in checkpoint.snapshots if each.id == snapshot), first)
     others = (each for each in checkpoint.snapshots if each is not present)
     asked = replace(present, tables={**present.tables, **waiting})
-    return replace(
-        checkpoint,
-        snapshots=forget_old_snapshots((*others, asked)),
-        mirrors={**checkpoint.mirrors, **filling},
-    )
+    mirrors = {**checkpoint.mirrors, **filling}
+    return replace(checkpoint, snapshots=forget_old_snapshots((*others, asked), mirrors), mirrors=mirrors)

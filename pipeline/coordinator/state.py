@@ -1,6 +1,6 @@
 """The coordinator's state, and the small changes of it that the rules of the coordinator use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
@@ -56,7 +56,7 @@ from pipeline.snapshot.snapshot import (
 )
 from pipeline.snapshot.watermark import High, StreamPosition
 
-# How many ended snapshots the checkpoint keeps.
+# How many ended snapshots the checkpoint keeps, beyond those that say why a mirror lacks rows.
 SNAPSHOTS_REMEMBERED = 10
 
 # Before the keys of what a failed snapshot has not read.
@@ -486,7 +486,7 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
         requests = {other: request for other, request in requests.items() if other != table}
     changed = replace(snapshot, tables={**snapshot.tables, table: table_state}, requests=requests)
     snapshots = tuple(changed if s.id == snapshot.id else s for s in state.checkpoint.snapshots)
-    return with_checkpoint(state, snapshots=forget_old_snapshots(snapshots))
+    return with_checkpoint(state, snapshots=forget_old_snapshots(snapshots, state.checkpoint.mirrors))
 
 
 def with_snapshot(state: State, snapshot: Snapshot) -> State:
@@ -505,10 +505,11 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
         and not is_keyless(state.checkpoint, table)
         and (table not in mirrors or stays_incomplete(state.checkpoint, table))
     ]
+    begun = {**mirrors, **dict.fromkeys(first, Filling(begun_scn(state)))}
     return with_checkpoint(
         state,
-        snapshots=forget_old_snapshots((*state.checkpoint.snapshots, snapshot)),
-        mirrors={**mirrors, **dict.fromkeys(first, Filling(begun_scn(state)))},
+        snapshots=forget_old_snapshots((*state.checkpoint.snapshots, snapshot), begun),
+        mirrors=begun,
     )
 
 
@@ -524,10 +525,28 @@ def is_keyless(checkpoint: Checkpoint, table: TableId) -> bool:
     return schema is not None and not schema.key
 
 
-def forget_old_snapshots(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
-    """Returns the state without snapshots that ended long ago."""
-    forgotten = [snapshot.id for snapshot in snapshots if snapshot.ended][:-SNAPSHOTS_REMEMBERED]
+def forget_old_snapshots(
+    snapshots: tuple[Snapshot, ...], mirrors: Mapping[TableId, Mirror]
+) -> tuple[Snapshot, ...]:
+    """Returns the snapshots without those that ended long ago.
+
+    One that a signal stopped stays while a mirror lacks rows because of that. So no statement begins the mirror again.
+    """
+    old = [snapshot for snapshot in snapshots if snapshot.ended][:-SNAPSHOTS_REMEMBERED]
+    forgotten = {snapshot.id for snapshot in old if not _explains_lack(snapshot, snapshots, mirrors)}
     return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
+
+
+def _explains_lack(
+    ended: Snapshot, snapshots: tuple[Snapshot, ...], mirrors: Mapping[TableId, Mirror]
+) -> bool:
+    later = snapshots[snapshots.index(ended) + 1 :]
+    return any(
+        isinstance(state, SnapshotStopped)
+        and isinstance(mirrors.get(table), Filling)
+        and not any(table in other.tables for other in later)
+        for table, state in ended.tables.items()
+    )
 
 
 def with_plan(state: State, table: TableId, plan: TablePlan) -> State:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages.changes import CreationStatements, MirrorInvalidated, SchemaVerified
 from pipeline.messages.chunks import PlanFailed
@@ -15,11 +16,14 @@ from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import SnapshotFailed, SnapshotWaiting
 from pipeline.types.column_types import Integer
 from tests.pipeline.builders import (
+    ITEMS,
     ORDERS,
     Capture,
     altered,
+    execute,
     gtid,
     passed,
+    planned,
     read,
     statement,
     stop,
@@ -142,6 +146,21 @@ def test_what_somebody_stopped_stays_stopped() -> None:
     capture.give(replace(statement("a:6", 20, ORDERS), restarted=(again,)), stop("s2", ORDERS))
     capture.give(statement("a:7", 30, ORDERS), VERIFIED)
     assert [snapshot for snapshot in capture.checkpoint.snapshots if not snapshot.ended] == []
+
+
+def test_what_somebody_stopped_stays_stopped_however_many_snapshots_came_after_it() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("s1", ORDERS), stop("s2", ORDERS))
+    for number in range(SNAPSHOTS_REMEMBERED + 3):
+        capture.give(execute(f"i{number}", ITEMS), planned(ITEMS, end=None))
+    remembered = [snapshot.id for snapshot in capture.checkpoint.snapshots]
+    assert remembered == ["s1", *(f"i{number}" for number in range(3, SNAPSHOTS_REMEMBERED + 3))]
+    capture.give(statement("a:7", 30, ORDERS), VERIFIED)
+    assert [snapshot.id for snapshot in capture.checkpoint.snapshots] == remembered
+    capture.give(execute("s3", ORDERS), planned(ORDERS, end=None), planned(ORDERS, end=None, high=30))
+    assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Ready)
+    capture.give(execute("i13", ITEMS), planned(ITEMS, end=None, high=30))
+    assert "s1" not in [snapshot.id for snapshot in capture.checkpoint.snapshots], "it says nothing any more"
 
 
 # Statements that the journal keeps
