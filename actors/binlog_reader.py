@@ -218,10 +218,9 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Wait for bytes. While it's paused for none: those of events that were left mustn't move before they go."""
         if self._is_paused():
             return 0
-        clock = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._again_at - clock()))
+        await asyncio.sleep(max(0.0, self._again_at - self.now()))
         came = await dump.receive()
-        before, self._came_at = self._came_at, clock()
+        before, self._came_at = self._came_at, self.now()
         self._again_at = self._came_at + gathering_s(
             came, self._came_at - before, self._decoding.took_s, self._decoding.tables
         )

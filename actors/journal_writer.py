@@ -141,7 +141,7 @@ class JournalWriter(Actor[ToJournalWriter]):
     def hung(self) -> str | None:
         """Also while the thread takes too long."""
         at_work = self._at_work
-        if at_work is None or self._now() - at_work.began <= self.patience:
+        if at_work is None or self.now() - at_work.began <= self.patience:
             return super().hung()
         return f"its thread was at one piece of work for more than {self.patience:g} s"
 
@@ -179,7 +179,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def _take_in(self, fact: journal_writer.Fact) -> None:
         """Carry out what follows from a fact."""
-        self._state, orders = journal_writer.step(self._state, fact, self._now())
+        self._state, orders = journal_writer.step(self._state, fact, self.now())
         for order in orders:
             await self._perform(order)
 
@@ -187,7 +187,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
                 task = self.begin_work(asyncio.to_thread(self._thread.do, order), self._finish_work)
-                self._at_work = AtWork(task, self._now())
+                self._at_work = AtWork(task, self.now())
             case journal_writer.ReportSpace(room):
                 await self._send_room(room)
             case journal_writer.ReportChunks(scn):
@@ -200,9 +200,9 @@ class JournalWriter(Actor[ToJournalWriter]):
                 assert_never(order)
 
     async def _finish_work(self, worked: journal_writer.Worked) -> None:
-        began = self._at_work.began if self._at_work is not None else self._now()
+        began = self._at_work.began if self._at_work is not None else self.now()
         self._at_work = None
-        self._measure(worked, self._now() - began)
+        self._measure(worked, self.now() - began)
         await self._take_in(worked)
 
     async def _send_room(self, room: Room) -> None:
@@ -278,6 +278,3 @@ class JournalWriter(Actor[ToJournalWriter]):
         self.metrics.replace(
             catalogue.CONSUMER_BEHIND, {(name,): entry.segment - at for name, at in reported}
         )
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()

@@ -201,7 +201,7 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     async def time_came(self) -> None:
         """Sends a heartbeat, or what a topic that was set aside lacks."""
-        now = asyncio.get_running_loop().time()
+        now = self.now()
         if self._heartbeat_at is not None and self._heartbeat_at <= now:
             self.beat()
             await self._take_in(HeartbeatDue())
@@ -222,7 +222,7 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     def waits(self) -> str | None:
         """Returns what it waits for, None if nothing: a broker or a schema registry without an answer for a while."""
-        if self._wait is None or time.monotonic() - self._wait.since < BROKER_PATIENCE_S:
+        if self._wait is None or self.now() - self._wait.since < BROKER_PATIENCE_S:
             return None
         return f"{self._wait.whom} doesn't answer"
 
@@ -282,11 +282,11 @@ class KafkaSink(Actor[ToKafkaSink]):
         return self._due_at.get(topic, 0.0)
 
     def _later(self, topic: str) -> None:
-        self._due_at[topic] = asyncio.get_running_loop().time() + AGAIN_AFTER_S
+        self._due_at[topic] = self.now() + AGAIN_AFTER_S
 
     def _await_heartbeat(self) -> None:
         if every := self._settings.heartbeat_interval_ms:
-            self._heartbeat_at = asyncio.get_running_loop().time() + every / 1000
+            self._heartbeat_at = self.now() + every / 1000
 
     def _bounds(self) -> JournalBounds:
         join_journal(self._journal)
@@ -351,7 +351,7 @@ class KafkaSink(Actor[ToKafkaSink]):
                 if self._unchecked:  # before the topics have anything that a crash would find ahead of it
                     await self._in_thread(self._journal.consumers.checked, KAFKA_CONSUMER)
                     self._unchecked = False
-                self._sent, self._gathered = _Sent(time.monotonic()), GatheredRows()
+                self._sent, self._gathered = _Sent(self.now()), GatheredRows()
                 await self._at_broker(connected.producer.begin())
             case PlanSegment(segment, after_scn, split, capacity):
                 entry = await self._entry_of(segment)
@@ -585,7 +585,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         for table, count in sent.messages.items():
             self.metrics.count(catalogue.KAFKA_SENT, count, table=table)
         self.metrics.count(catalogue.KAFKA_BYTES, sent.bytes)
-        self.metrics.observe(catalogue.KAFKA_TRANSACTION, time.monotonic() - sent.began)
+        self.metrics.observe(catalogue.KAFKA_TRANSACTION, self.now() - sent.began)
         doing = self._state.doing
         catches_up = isinstance(doing, Committing) and isinstance(doing.topics, OneTopic)
         if sent.committed and not catches_up:
@@ -600,7 +600,7 @@ class KafkaSink(Actor[ToKafkaSink]):
     async def _answered(self, work: Coroutine[Any, Any, Result], whom: str) -> Result:
         """Waits for another process. That isn't hanging: each such wait has its own time limit."""
         self.rest()
-        self._wait = _Wait(whom, time.monotonic())
+        self._wait = _Wait(whom, self.now())
         try:
             return await work
         finally:

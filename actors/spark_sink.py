@@ -236,7 +236,7 @@ class SparkSink(Actor[ToSparkSink]):
     async def _wait_closed(self) -> list[spark_sink.Fact]:
         """Returns when the service stops, even if a batch is under way."""
         await self.mailbox.wait_closed()
-        return [spark_sink.StopRequested(time.monotonic())]
+        return [spark_sink.StopRequested(self.now())]
 
     async def _find_end(self) -> spark_sink.JournalFoundEmpty | spark_sink.JournalFound:
         last = await self._in_thread(self._journal.last_segment)
@@ -261,7 +261,7 @@ class SparkSink(Actor[ToSparkSink]):
         for fact in facts:
             if fact is not None:
                 work = self._state.background.under_way
-                self._state, following = spark_sink.step(self._state, fact, time.monotonic())
+                self._state, following = spark_sink.step(self._state, fact, self.now())
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
         self._applied(LakeConsumerProgress(self._state))
@@ -476,7 +476,7 @@ class SparkSink(Actor[ToSparkSink]):
         self, up: SparkUp, work: BackgroundWork
     ) -> spark_sink.WorkDone | spark_sink.WorkGivenUp | spark_sink.WorkFailed:
         """Does the work beside the batches. Raises if Spark is gone."""
-        began, table = time.monotonic(), str(work.table)
+        began, table = self.now(), str(work.table)
         try:
             size, at, judgements = await self._call(Pool.BESIDE, do_work, up.lake, work)
         except Conflict as error:
@@ -493,7 +493,7 @@ class SparkSink(Actor[ToSparkSink]):
             log.error("work on a lake table failed", work=work.kind, table=table, times=times, reason=reason)
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return spark_sink.WorkFailed()
-        self._measure_work(work, time.monotonic() - began)
+        self._measure_work(work, self.now() - began)
         return spark_sink.WorkDone(size, at, judgements)
 
     @contain_errors

@@ -81,7 +81,7 @@ class Actor(ABC, Generic[Received]):
         return True
 
     def next_at(self) -> float | None:
-        """Returns when `time_came` is due (s, the loop's clock), None for never."""
+        """Returns when `time_came` is due, by `now`; None for never."""
         return None
 
     async def time_came(self) -> None:
@@ -93,6 +93,10 @@ class Actor(ABC, Generic[Received]):
     def ended(self) -> bool:
         """Returns whether there's nothing more to come."""
         return self._drained and not self._works
+
+    def now(self) -> float:
+        """Returns the moment (s, the loop's clock) that `next_at` and the machine's `step` count by."""
+        return asyncio.get_running_loop().time()
 
     def begin_work(
         self, work: Coroutine[Any, Any, Made], then: Callable[[Made], Awaitable[None]]
@@ -121,7 +125,7 @@ class Actor(ABC, Generic[Received]):
     async def _first_of(self, awaited: set[asyncio.Task[Any]]) -> None:
         """Waits for one of them, or until `next_at`."""
         at = self.next_at()
-        left = None if at is None else max(0.0, at - asyncio.get_running_loop().time())
+        left = None if at is None else max(0.0, at - self.now())
         if awaited:
             await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         else:

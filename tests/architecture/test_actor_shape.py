@@ -1,6 +1,7 @@
 """The eight actors' files have one shape: the same sections in the same order, and what only helps comes after."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ SECTIONS = (
 )
 # Those whose order of work isn't a machine's decision, or doesn't fit the loop; CONTRIBUTING says why.
 OWN_LOOP = {"binlog_reader", "chunk_selector", "signal_listener"}
+# Those that measure what may last less than a millisecond, which is as fine as the loop's clock is.
+FINE_MEASURES = {"chunk_selector", "watermark_coordinator"}
+OTHER_CLOCK = re.compile(r"\bmonotonic\b|get_running_loop\(\)\.time\b")
 
 
 def methods(source: str) -> list[str]:
@@ -55,6 +59,13 @@ def test_an_actor_has_its_sections_in_order(path: Path) -> None:
 @pytest.mark.parametrize("path", ACTORS, ids=lambda path: path.stem)
 def test_only_the_named_ones_have_a_loop_of_their_own(path: Path) -> None:
     assert ("run" in methods(path.read_text(encoding="utf-8"))) == (path.stem in OWN_LOOP)
+
+
+@pytest.mark.parametrize("path", ACTORS, ids=lambda path: path.stem)
+def test_all_actors_have_one_clock(path: Path) -> None:
+    """A moment of another clock than `Actor.now` can't be compared with `next_at`."""
+    other = OTHER_CLOCK.search(path.read_text(encoding="utf-8"))
+    assert (other is not None) == (path.stem in FINE_MEASURES)
 
 
 def test_what_is_misplaced_is_found() -> None:

@@ -12,6 +12,7 @@ from pipeline.errors import Transient
 from pipeline.messages import topology
 from pipeline.messages.names import UNNAMED
 from pipeline.messages.topology import EDGES
+from tests.servers.awaiting import WITHIN_S
 
 EDGE = next(edge for edge in EDGES if edge.sender is topology.ActorName.BINLOG_READER)
 
@@ -128,3 +129,24 @@ async def test_the_next_wait_has_begun_before_a_message_is_handled() -> None:
     handling.cancel()
     await asyncio.wait({handling})
     scribe.stop_listening()
+
+
+class Punctual(Scribe):
+    """Its clock has reached an hour of which the loop's own clock knows nothing."""
+
+    def now(self) -> float:
+        return 1e12
+
+    def next_at(self) -> float | None:
+        return 1e12 if not self._drained else None
+
+    async def time_came(self) -> None:
+        self.story.append("time came")
+        self.mailbox.close()
+
+
+async def test_what_is_due_comes_by_the_actors_own_clock() -> None:
+    punctual = Punctual()
+    async with asyncio.timeout(WITHIN_S):
+        await punctual.run()
+    assert punctual.story[0] == "time came"
