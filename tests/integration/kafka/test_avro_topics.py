@@ -9,6 +9,7 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from actors import kafka_sink
+from actors.kafka import sink_calls
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
@@ -185,7 +186,7 @@ async def test_the_status_names_a_registry_that_is_silent(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "BROKER_PATIENCE_S", 0.1)
+    monkeypatch.setattr(sink_calls, "BROKER_PATIENCE_S", 0.1)
     async with behind_door(schema_registry, kafka, open_shop, tmp_path) as (opened, settings):
         opened.answers.clear()
         async with running(settings, Assembly) as service:
