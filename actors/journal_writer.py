@@ -115,7 +115,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     def next_at(self) -> float | None:
         """The moment of its next work."""
-        return journal_writer.next_at(self._state)
+        return journal_writer.timer_at(self._state)
 
     async def time_came(self) -> None:
         """Seal what is due."""

@@ -7,7 +7,7 @@ It needs only the reading side of the journal. A failure here affects neither ca
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import structlog
 
@@ -17,7 +17,7 @@ from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.segment_rows import SegmentRows
 from actors.kafka.sink_calls import SinkCalls
-from actors.kafka.topics import KafkaTopics
+from actors.kafka.topics import KafkaTopics, position_topic_of
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
@@ -30,7 +30,7 @@ from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.errors import BatchTooLarge, TableRefusal, TopicRefusal
 from pipeline.kafka.position import SinkPosition
-from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State, includes
+from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State
 from pipeline.kafka.step import (
     BatchDivided,
     BeginAgain,
@@ -38,16 +38,17 @@ from pipeline.kafka.step import (
     CommitTransaction,
     ConfirmSegment,
     Fact,
-    HeartbeatDue,
+    KafkaTimerFired,
     OpenRecordsFound,
     Order,
     PlacesFound,
     PlanSegment,
+    ReportCaughtUp,
+    ReportSetAside,
     SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
     SendPortion,
-    TopicDue,
     TopicRefused,
     TransactionCommitted,
 )
@@ -57,9 +58,6 @@ from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed
 
 log = structlog.get_logger()
-
-# After so long (s) a topic that was set aside is tried again.
-AGAIN_AFTER_S: Final = 30.0
 
 
 def join_journal(journal: JournalReader) -> None:
@@ -94,7 +92,10 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._state = State(
             settings.transaction_rows,
             heartbeat_topic=self._sender.heartbeat_topic,
+            heartbeat_s=settings.heartbeat_interval_ms / 1000,
             routing=routing_of(settings),
+            position_topic=position_topic_of(settings, pipeline),
+            notifies=settings.notification_sink_topic_name is not None,
         )
         self._connected: BrokerConnection | None = None
         self._producer: KafkaProducer | None = None
@@ -105,35 +106,22 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._began = 0.0
         self._source_committed: list[int] = []
         self._freshness: float | None = None
-        self._heartbeat_at: float | None = None
-        self._due_at: dict[str, float] = {}
         # Whether the position wasn't compared with the journal's end yet.
         self._unchecked = True
-        # Where a look found open records that no position knows. Each later producer leaves its marker there first.
-        # Otherwise each would find another writer's records there once more, and topics had to pass in one look.
-        self._open = frozenset[TopicPart]()
 
     async def begin(self) -> None:
         """Fences a predecessor, finds the position, and sends what the topics lack."""
         await self._take_in(await self._places())
-        self._await_heartbeat()
         self.rest()
 
     def next_at(self) -> float | None:
         """Returns when the next heartbeat is due, or a topic that was set aside."""
-        moments = [self._due(topic) for topic in self._state.at.set_aside]
-        moments += [self._heartbeat_at] if self._heartbeat_at is not None else []
-        return min(moments, default=None) if not self._drained else None
+        return kafka_sink.timer_at(self._state)
 
     async def time_came(self) -> None:
         """Sends a heartbeat, or what a topic that was set aside lacks."""
-        now = self.now()
-        if self._heartbeat_at is not None and self._heartbeat_at <= now:
-            self.beat()
-            await self._take_in(HeartbeatDue())
-            self._await_heartbeat()
-        elif topic := min(self._state.at.set_aside, key=self._due, default=None):
-            await self._try_again(topic)
+        first = await self._calls.in_thread(self._journal.consumers.first)
+        await self._take_in(KafkaTimerFired(first))
         self.rest()
 
     async def handle(self, message: SegmentSealed) -> None:
@@ -168,8 +156,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Returns why it isn't ready, None once it is connected to a broker."""
         return None if self._connected is not None else "Kafka doesn't answer yet"
 
-    async def _places(self) -> PlacesFound:
-        """Connects, and finds the position, with a new epoch."""
+    async def _places(self, opened: frozenset[TopicPart] = frozenset()) -> PlacesFound:
+        """Connects, ends what is open in these partitions, and finds the position, with a new epoch."""
         self.beat()
         position_topic = await self._calls.at_broker(self._topics.position_topic())
         producer = self._producer = KafkaProducer(self._settings, self._pipeline)
@@ -177,8 +165,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         found = await self._calls.at_broker(
             last_position(self._settings, self._pipeline, position_topic, producer)
         )
-        if self._open:
-            await self._calls.at_broker(producer.end(self._open, Ending.ABORT))
+        if opened:
+            await self._calls.at_broker(producer.end(opened, Ending.ABORT))
         bounds = await self._calls.in_thread(self._bounds)
         of, at = (found.journal, found.at) if found is not None else (None, None)
         self._connected = BrokerConnection(producer, position_topic)
@@ -192,28 +180,6 @@ class KafkaSink(Actor[ToKafkaSink]):
         self.metrics.set(catalogue.KAFKA_UP, 0)
         if producer is not None:
             await producer.close()
-
-    async def _try_again(self, topic: str) -> None:
-        """Sends a topic that was set aside what it lacks. The topic is due again at once if there is more."""
-        lacked = self._state.at.set_aside[topic].position
-        self._later(topic)
-        first = await self._calls.in_thread(self._journal.consumers.first)
-        await self._take_in(TopicDue(topic, first))
-        now = self._state.at.set_aside.get(topic)
-        if now is None:
-            log.info("the topic takes its messages again", topic=topic)
-        if now is None or now.position > lacked:
-            del self._due_at[topic]
-
-    def _due(self, topic: str) -> float:
-        return self._due_at.get(topic, 0.0)
-
-    def _later(self, topic: str) -> None:
-        self._due_at[topic] = self.now() + AGAIN_AFTER_S
-
-    def _await_heartbeat(self) -> None:
-        if every := self._settings.heartbeat_interval_ms:
-            self._heartbeat_at = self.now() + every / 1000
 
     def _bounds(self) -> JournalBounds:
         join_journal(self._journal)
@@ -231,7 +197,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Performs the orders that follow from a fact, and from the facts that these bring, until none follows."""
         facts = [fact]
         while facts:
-            self._state, orders = kafka_sink.step(self._state, facts.pop(0))
+            self._state, orders = kafka_sink.step(self._state, facts.pop(0), self.now())
             for order in orders:
                 brought = await self._brought(order)
                 facts += [brought] if brought is not None else []
@@ -240,31 +206,24 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._count_set_aside()
 
     async def _brought(self, order: Order) -> Fact | None:
-        """Returns the fact that an order brings. A topic's refusal is one, unless it is the position's topic."""
+        """Returns the fact that an order brings. A topic's refusal is one if the topic is set aside."""
         try:
             return await self._carry_out(order)
         except OpenRecords as found:
-            self._open |= found.parts
-            return OpenRecordsFound()
+            return OpenRecordsFound(found.parts)
         except BatchTooLarge as refused:
-            before = self._sender.batch_bytes.get(refused.topic, refused.bytes)
-            self._sender.batch_bytes[refused.topic] = max(1, min(before, refused.bytes) // 2)
             log.warning("the topic gets smaller batches", topic=refused.topic, reason=str(refused))
-            return BatchDivided()
+            return BatchDivided(refused.topic, refused.bytes)
         except TopicRefusal as refusal:
-            of_table = isinstance(refusal, TableRefusal)
-            if self._connected is None or (not of_table and refusal.topic == self._connected.position_topic):
+            fact = self._refused(refusal)
+            if not kafka_sink.sets_aside(self._state, fact):
                 raise
-            topic = refusal.topic if of_table else self._sender.set_aside_as(refusal.topic)
-            sending_to = self._state.sending_to
-            if sending_to is None or not includes(sending_to, topic):
-                raise  # to set it aside once more changes nothing: another attempt would fail at once
-            reason = refusal.reason if topic == refusal.topic else str(refusal)
-            if topic not in self._state.at.set_aside:
-                log.error("the topic was set aside", topic=topic, reason=reason)
-            self._later(topic)
-            self._open = frozenset(part for part in self._open if part[0] != refusal.topic)
-            return TopicRefused(topic, reason)
+            return fact
+
+    def _refused(self, refusal: TopicRefusal) -> TopicRefused:
+        if isinstance(refusal, TableRefusal):
+            return TopicRefused(refusal.topic, refusal.reason)
+        return TopicRefused(self._sender.set_aside_as(refusal.topic), refusal.reason, refusal.topic)
 
     @contain_errors
     def _count_set_aside(self) -> None:
@@ -275,12 +234,12 @@ class KafkaSink(Actor[ToKafkaSink]):
         connected = self._connected
         assert connected is not None
         match order:
-            case BeginTransaction():
+            case BeginTransaction(batch_bytes):
                 if self._unchecked:  # before the topics have anything that a crash would find ahead of it
                     await self._calls.in_thread(self._journal.consumers.checked, KAFKA_CONSUMER)
                     self._unchecked = False
                 self._began, self._source_committed = self.now(), []
-                self._sender.begin()
+                self._sender.begin(batch_bytes)
                 await self._calls.at_broker(connected.producer.begin())
             case PlanSegment(segment, after_scn, split, capacity):
                 entry = await self._entry_of(segment)
@@ -301,15 +260,18 @@ class KafkaSink(Actor[ToKafkaSink]):
             case CommitTransaction(at):
                 await self._commit(connected, at)
                 return TransactionCommitted()
-            case BeginAgain():
+            case BeginAgain(opened):
                 await self._leave()
-                return await self._places()
-            case ConfirmSegment(segment):
+                return await self._places(opened)
+            case ConfirmSegment(segment, needless):
                 await self._report_position()
-                needless = segment - 1 if self._settings.notification_sink_topic_name else segment
                 record = self._journal.consumers.record_progress
-                await self._calls.in_thread(record, KAFKA_CONSUMER, max(0, needless), segment)
+                await self._calls.in_thread(record, KAFKA_CONSUMER, needless, segment)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
+            case ReportSetAside(topic, reason):
+                log.error("the topic was set aside", topic=topic, reason=reason)
+            case ReportCaughtUp(topic):
+                log.info("the topic takes its messages again", topic=topic)
             case _:
                 assert_never(order)
         return None

@@ -6,7 +6,7 @@ the next messages while the batches before are on their way.
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from actors.journal.store import JournalReader
@@ -91,7 +91,7 @@ class PortionSender:
         # `_making` is one of these, by the settings that the segment goes by that is being sent.
         self._made_by = {routing_of(settings): self._made_now}
         # The bytes of a batch, for topics that take no larger ones.
-        self.batch_bytes: dict[str, int] = {}
+        self._batch_bytes: Mapping[str, int] = {}
         # A topic of events, or one that a row names, is set aside as its table's topic.
         self._set_aside_as: dict[str, str] = {}
 
@@ -100,9 +100,13 @@ class PortionSender:
         """Returns where heartbeats go, None without any."""
         return self._made_now.heartbeat_topic if self._settings.heartbeat_interval_ms > 0 else None
 
-    def begin(self) -> None:
-        """Begins with nothing sent, and drops what an earlier Kafka transaction has left."""
+    def begin(self, batch_bytes: Mapping[str, int]) -> None:
+        """Begins with nothing sent, and drops what an earlier Kafka transaction has left.
+
+        `batch_bytes`: the bytes of a batch, for topics that take no larger ones.
+        """
         self.content, self._gathered = TransactionContent(), GatheredRows()
+        self._batch_bytes = batch_bytes
 
     def set_aside_as(self, topic: str) -> str:
         """Returns the topic that is set aside if this one refuses its messages."""
@@ -262,7 +266,7 @@ class PortionSender:
         named = [await self._identified(part) for part in parts]
         partitions = await self._calls.at_broker(self._topics.partitions(topic))
         await self._look_at(connected, topic, partitions)
-        making = self._making.batches_of(named, partitions, now_us // 1000, self.batch_bytes.get(topic))
+        making = self._making.batches_of(named, partitions, now_us // 1000, self._batch_bytes.get(topic))
         while (batch := await self._calls.in_thread(next, making, None)) is not None:
             await self._calls.at_broker(connected.producer.send(batch))
             self.content.bytes += batch.records.size()

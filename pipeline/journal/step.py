@@ -68,7 +68,7 @@ class MailboxClosed:
 
 @dataclass(frozen=True, slots=True)
 class JournalTimerFired:
-    """The moment of `next_at` has come, or any other."""
+    """The moment of `timer_at` has come, or any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def takes_messages(state: State) -> bool:
     )
 
 
-def next_at(state: State) -> float | None:
+def timer_at(state: State) -> float | None:
     """Returns when (s) the next work is due by time alone; None while the thread is at work."""
     match state.thread:
         case Busy() | FreeingSpace():

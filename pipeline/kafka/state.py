@@ -7,6 +7,7 @@ from typing import Final, assert_never
 from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
 from pipeline.kafka.position import KafkaPosition, SinkPosition
 from pipeline.kafka.topics import Routing
+from pipeline.kafka.transaction_endings import TopicPart
 
 # How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
 FIRST_ROWS: Final = 1_000
@@ -119,18 +120,34 @@ class State:
     """What the sink knows, and what it does. A Kafka transaction holds at most `most_rows`.
 
     `at`: what the topics have, by the last committed Kafka transaction, and which of them are set aside. `next_rows`:
-    how many rows the next Kafka transaction takes; a start begins with few. `heartbeat_topic`: where heartbeats go,
-    None without any. No table's messages go there. `routing`: the settings that decide which tables a topic has.
-    `first`: the journal has no segment before it.
+    how many rows the next Kafka transaction takes; a start begins with few. `first`: the journal has no segment before
+    it.
+
+    By the settings: heartbeats go to `heartbeat_topic`, None without any, `heartbeat_s` after the last one. No table's
+    messages go there. `routing` decides which tables a topic has. The position goes to `position_topic`. `notifies`:
+    a topic gets what segments report of snapshots.
+
+    `heartbeat_at`: when (s) the next heartbeat is due, None while one is under way. `again`: when (s) a topic that was
+    set aside is tried again; one that isn't named is due at once. `batch_bytes`: the bytes of a batch, for topics that
+    take no larger ones. `open`: where a look found open records that no position knows. Each later producer leaves its
+    marker there first. Otherwise each would find another writer's records there once more, and topics had to pass in
+    one look.
     """
 
     most_rows: int
     at: SinkPosition = field(default_factory=lambda: SinkPosition(KafkaPosition(0)))
     doing: SinkDoing = field(default_factory=FindingPosition)
     next_rows: int = FIRST_ROWS
-    heartbeat_topic: str | None = None
-    routing: Routing = field(default_factory=Routing)
     first: int = 0
+    heartbeat_topic: str | None = None
+    heartbeat_s: float = 0.0
+    routing: Routing = field(default_factory=Routing)
+    position_topic: str = ""
+    notifies: bool = False
+    heartbeat_at: float | None = None
+    again: Mapping[str, float] = field(default_factory=dict)
+    batch_bytes: Mapping[str, int] = field(default_factory=dict)
+    open: frozenset[TopicPart] = frozenset()
 
     def routing_of(self, segment: int) -> Routing:
         """Returns by which settings the rows of a segment have their topics."""
@@ -147,6 +164,10 @@ class State:
                 return topics
             case _:
                 return None
+
+    def due_at(self, topic: str) -> float:
+        """Returns when (s) a topic that was set aside is tried again."""
+        return self.again.get(topic, 0.0)
 
     @property
     def capacity(self) -> Capacity:

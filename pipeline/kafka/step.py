@@ -14,27 +14,29 @@ between two source transactions. Only a source transaction that alone exceeds th
 **The first Kafka transaction** of a start takes few rows, and each further one twice as many. So a short life, or a
 slow broker, still brings the topics forward: the next life begins after the last commit of this one.
 
-**A failure** aborts the Kafka transaction, and the next start continues from the last committed one. A failure isn't a
-fact here, because a start knows only the position.
+**A failure** of the broker aborts the Kafka transaction and ends the actor. The next start continues from the last
+committed one. It knows only the position, and so such a failure is no fact here. What a topic alone has is one:
+TopicRefused, OpenRecordsFound and BatchDivided.
 
 **A topic that refuses** doesn't delay any other topic. The sink aborts the Kafka transaction, begins again and sets the
 topic aside: the position records what this topic has. The others continue. Now and then the sink sends the topic what
 it lacks, in separate Kafka transactions, until it is where the others are. So each topic has a prefix of its messages
-at any moment, each once. The journal keeps what the last of them lacks.
+at any moment, each once. The journal keeps what the last of them lacks. A refusal ends the actor if to set that topic
+aside would change nothing (`sets_aside`).
 
 **Settings** decide which tables a topic has (`pipeline.kafka.topics.Routing`). If they change while topics are set
 aside, these still lack the rows that earlier settings routed to them. So the position keeps the earlier settings, with
 the last segment that they apply to, until no topic lacks anything of it. A row's segment decides where it goes, and so
 each row goes to one topic, once. No Kafka transaction has rows of two settings.
 
-**Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. Each order except
-ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal, open records and a batch
-that is too large end the orders that follow from the same fact.
+**Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. Each order brings a
+fact, except ConfirmSegment, BeginTransaction, SendHeartbeat, SendNotifications and the reports. A refusal, open records
+and a batch that is too large end the orders that follow from the same fact.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar, assert_never
 
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.kafka.portions import Capacity, Portion, merge_portions
@@ -52,9 +54,14 @@ from pipeline.kafka.state import (
     SinkDoing,
     State,
     Topics,
+    includes,
 )
 from pipeline.kafka.topics import Routing
+from pipeline.kafka.transaction_endings import TopicPart
 from pipeline.messages.journal import SegmentSealed
+
+# After so long (s) a topic that was set aside is tried again.
+AGAIN_AFTER_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,33 +95,36 @@ class TransactionCommitted:
 
 @dataclass(frozen=True, slots=True)
 class TopicRefused:
-    """A topic refuses what the sink sends, for this reason. Another attempt at once would fail again."""
+    """A table's topic lacks what it refuses, for this reason. Another attempt at once would fail again.
+
+    `by`: the topic that refuses, where rows name another one; None if the rows make no messages.
+    """
 
     topic: str
     reason: str
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRecordsFound:
-    """A topic has open records of a Kafka transaction that has ended (`pipeline.kafka.transaction_endings`)."""
+    """Partitions have open records of a Kafka transaction that has ended (`pipeline.kafka.transaction_endings`)."""
+
+    parts: frozenset[TopicPart]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDivided:
-    """A topic takes no batch that is so large. From now on it gets smaller ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDue:
-    """It is time to try a topic that was set aside. The journal has every segment from `first` on."""
+    """A topic takes no batch of so many bytes. From now on it gets smaller ones."""
 
     topic: str
-    first: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatDue:
-    """It is time for a heartbeat, and nothing is under way."""
+class KafkaTimerFired:
+    """The time that `timer_at` returned has come. The journal has every segment from `first` on."""
+
+    first: int
 
 
 Fact = (
@@ -126,14 +136,15 @@ Fact = (
     | TopicRefused
     | OpenRecordsFound
     | BatchDivided
-    | TopicDue
-    | HeartbeatDue
+    | KafkaTimerFired
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BeginTransaction:
-    """Begin a Kafka transaction."""
+    """Begin a Kafka transaction. `batch_bytes`: the bytes of a batch, for topics that take no larger ones."""
+
+    batch_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +204,32 @@ class CommitTransaction:
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """Abort the Kafka transaction, end open records, and find the position again, with a new epoch."""
+    """Abort the Kafka transaction, and find the position again, with a new epoch. End what is open in `open` first."""
+
+    open: frozenset[TopicPart] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmSegment:
-    """Tell the journal that we need nothing through this segment."""
+    """Tell the journal that no topic lacks anything of this segment, and that we need nothing through `needless`."""
 
     segment: int
+    needless: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSetAside:
+    """Log that a topic was set aside, and why."""
+
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCaughtUp:
+    """Log that a topic that was set aside is one of the others again."""
+
+    topic: str
 
 
 Order = (
@@ -212,6 +241,8 @@ Order = (
     | CommitTransaction
     | BeginAgain
     | ConfirmSegment
+    | ReportSetAside
+    | ReportCaughtUp
 )
 Next = tuple[State, tuple[Order, ...]]
 
@@ -226,11 +257,39 @@ class RoutesChanged(Definite):
     """Topics lack rows by other settings than the present ones, which are unknown. The text has the remedy."""
 
 
-def step(state: State, fact: Fact) -> Next:
-    """Returns the state after a fact, and the orders that follow.
+def step(state: State, fact: Fact, now: float) -> Next:
+    """Returns the state after a fact, and the orders that follow; `now` in s.
 
     Raises PositionLost if the topics don't fit the journal, and InvariantBroken for a fact that answers no order.
     """
+    state, orders = _handle(state, fact, now)
+    if isinstance(state.doing, AllSent) and state.heartbeat_at is None and state.heartbeat_s:
+        state = replace(state, heartbeat_at=now + state.heartbeat_s)
+    return state, orders
+
+
+def timer_at(state: State) -> float | None:
+    """Returns when (s) a heartbeat or a topic that was set aside is due, None for neither or amid other work."""
+    if not isinstance(state.doing, AllSent):
+        return None
+    moments = [state.due_at(topic) for topic in state.at.set_aside]
+    moments += [] if state.heartbeat_at is None else [state.heartbeat_at]
+    return min(moments, default=None)
+
+
+def sets_aside(state: State, refused: TopicRefused) -> bool:
+    """Returns whether the sink sets the topic aside that refuses.
+
+    Without the position's topic nothing can be committed. A topic that the sink doesn't send to would be tried again at
+    once, without end.
+    """
+    sending_to = state.sending_to
+    return (
+        refused.by != state.position_topic and sending_to is not None and includes(sending_to, refused.topic)
+    )
+
+
+def _handle(state: State, fact: Fact, now: float) -> Next:
     match fact:
         case PlacesFound():
             return _continue_from(state, fact, _expect(FindingPosition, state, fact))
@@ -246,19 +305,19 @@ def step(state: State, fact: Fact) -> Next:
             return _send_next(state, planning.sealed, planning.open, portions)
         case PortionSent():
             return _portion_sent(state, fact, _expect(SendingPortion, state, fact))
-        case HeartbeatDue():
-            _expect(AllSent, state, fact)
-            if state.heartbeat_topic in state.at.set_aside:
-                return state, ()
-            return _send_heartbeat(state, _other_topics(state), state.at)
         case TransactionCommitted():
             return _committed(state, _expect(Committing, state, fact))
-        case TopicRefused(topic, reason):
-            return _begin_again(state, {topic: reason})
-        case OpenRecordsFound() | BatchDivided():
-            return _begin_again(state, {})
-        case TopicDue():
-            return _retry_topic(state, fact)
+        case TopicRefused():
+            return _topic_refused(state, fact, now)
+        case OpenRecordsFound(parts):
+            return _begin_again(replace(state, open=state.open | parts), {})
+        case BatchDivided(topic, size):
+            before = state.batch_bytes.get(topic, size)
+            smaller = {**state.batch_bytes, topic: max(1, min(before, size) // 2)}
+            return _begin_again(replace(state, batch_bytes=smaller), {})
+        case KafkaTimerFired(first):
+            _expect(AllSent, state, fact)
+            return _do_due(state, first, now)
         case _:
             assert_never(fact)
 
@@ -266,7 +325,35 @@ def step(state: State, fact: Fact) -> Next:
 def _begin_again(state: State, refused: Mapping[str, str]) -> Next:
     """Begins again, with the topics that were set aside and those that have refused now."""
     known = {name: each.reason for name, each in state.at.set_aside.items()}
-    return replace(state, doing=FindingPosition({**known, **refused})), (BeginAgain(),)
+    return replace(state, doing=FindingPosition({**known, **refused})), (BeginAgain(state.open),)
+
+
+def _topic_refused(state: State, refused: TopicRefused, now: float) -> Next:
+    """Begins again without the topic that refuses, which is tried again later."""
+    topic, by, reason = refused.topic, refused.by or refused.topic, refused.reason
+    reason = reason if by == topic else f"{by}: {reason}"
+    left_open = frozenset(part for part in state.open if part[0] != by)
+    after = replace(_later(state, topic, now), open=left_open)
+    after, orders = _begin_again(after, {topic: reason})
+    known = topic in state.at.set_aside
+    return after, (*(() if known else (ReportSetAside(topic, reason),)), *orders)
+
+
+def _later(state: State, topic: str, now: float) -> State:
+    return replace(state, again={**state.again, topic: now + AGAIN_AFTER_S})
+
+
+def _do_due(state: State, first: int, now: float) -> Next:
+    """Sends a heartbeat, or what a topic that was set aside lacks. The journal has every segment from `first` on."""
+    if state.heartbeat_at is not None and state.heartbeat_at <= now:
+        state = replace(state, heartbeat_at=None)
+        if state.heartbeat_topic in state.at.set_aside:
+            return state, ()
+        return _send_heartbeat(state, _other_topics(state), state.at)
+    topic = min(state.at.set_aside, key=state.due_at, default=None)
+    if topic is None or state.due_at(topic) > now:
+        return state, ()
+    return _retry_topic(_later(state, topic, now), topic, first)
 
 
 def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
@@ -289,7 +376,7 @@ def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -
     }
     at = SinkPosition(position, {**there, **refused}, state.routing, former)
     state = replace(state, at=at, doing=AllSent(), first=found.journal.first)
-    confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state)),)
+    confirm = () if found.at is None else (_confirmation(state),)
     if found.journal.last <= position.segment:
         return state, confirm
     state, orders = _begin_transaction(state, found.journal.last, _other_topics(state), ())
@@ -378,7 +465,14 @@ def _other_topics(state: State) -> Topics:
 def _send_heartbeat(state: State, topics: Topics, after: SinkPosition) -> Next:
     """Sends a heartbeat, in a Kafka transaction of its own."""
     doing = Committing(state.at.position.segment, topics, after, ())
-    return replace(state, doing=doing), (BeginTransaction(), SendHeartbeat(topics), CommitTransaction(after))
+    begin = BeginTransaction(state.batch_bytes)
+    return replace(state, doing=doing), (begin, SendHeartbeat(topics), CommitTransaction(after))
+
+
+def _confirmation(state: State) -> ConfirmSegment:
+    """Returns what the journal needs to know. What a segment reports follows from it and from the one before."""
+    segment = _unneeded_through(state)
+    return ConfirmSegment(segment, max(0, segment - state.notifies))
 
 
 def _unneeded_through(state: State) -> int:
@@ -408,7 +502,7 @@ def _begin_transaction(state: State, sealed: int, topics: Topics, portions: tupl
     at = state.at
     reached = at.set_aside[topics.topic].position if isinstance(topics, OneTopic) else at.position
     state, orders = _send_next(state, sealed, OpenTransaction(topics, state.capacity, reached), portions)
-    return state, (BeginTransaction(), *orders)
+    return state, (BeginTransaction(state.batch_bytes), *orders)
 
 
 def _send_next(state: State, sealed: int, opened: OpenTransaction, portions: tuple[Portion, ...]) -> Next:
@@ -483,34 +577,44 @@ def _committed(state: State, done: Committing) -> Next:
     turn.
     """
     more = 1 if state.next_rows >= state.most_rows else 2
+    before = state.at
     state = replace(state, at=done.at, doing=AllSent(), next_rows=more * state.next_rows)
-    confirm = (ConfirmSegment(_unneeded_through(state)),)
-    if isinstance(done.topics, OneTopic) or done.at.position.segment >= done.sealed:
+    confirm = (_confirmation(state),)
+    if isinstance(done.topics, OneTopic):
+        state, report = _topic_advanced(state, done.topics.topic, before)
+        return state, (*confirm, *report)
+    if done.at.position.segment >= done.sealed:
         return state, confirm
     state, orders = _begin_transaction(state, done.sealed, done.topics, done.portions)
     return state, (*confirm, *orders)
 
 
-def _retry_topic(state: State, due: TopicDue) -> Next:
+def _topic_advanced(state: State, topic: str, before: SinkPosition) -> Next:
+    """Has a topic tried again at once that has more than before, and reports one that has everything."""
+    aside = state.at.set_aside.get(topic)
+    if aside is not None and aside.position <= before.set_aside[topic].position:
+        return state, ()
+    state = replace(state, again={name: each for name, each in state.again.items() if name != topic})
+    return state, (ReportCaughtUp(topic),) if aside is None else ()
+
+
+def _retry_topic(state: State, topic: str, first: int) -> Next:
     """Sends a topic that was set aside what it lacks, up to a Kafka transaction's bound.
 
     The topic of heartbeats lacks nothing that the journal has. Only a heartbeat shows whether it takes one.
     """
-    _expect(AllSent, state, due)
-    aside = state.at.set_aside.get(due.topic)
-    if aside is None:
-        return state, ()
-    if due.topic == state.heartbeat_topic:
-        others = {topic: each for topic, each in state.at.set_aside.items() if topic != due.topic}
-        return _send_heartbeat(state, OneTopic(due.topic), replace(state.at, set_aside=others))
-    if aside.position.segment + 1 < due.first:
+    aside = state.at.set_aside[topic]
+    if topic == state.heartbeat_topic:
+        others = {name: each for name, each in state.at.set_aside.items() if name != topic}
+        return _send_heartbeat(state, OneTopic(topic), replace(state.at, set_aside=others))
+    if aside.position.segment + 1 < first:
         gone = replace(
             aside,
             reason=f"it has everything through segment {aside.position.segment}, and the journal begins with "
-            f"{due.first}; it gets nothing more until you name another position topic with kafka.position_topic and "
+            f"{first}; it gets nothing more until you name another position topic with kafka.position_topic and "
             "order snapshots",
         )
-        aside_now = {**state.at.set_aside, due.topic: gone}
-        state = replace(state, at=replace(state.at, set_aside=aside_now), first=due.first)
-        return state, (ConfirmSegment(_unneeded_through(state)),)
-    return _begin_transaction(state, state.at.position.segment, OneTopic(due.topic), ())
+        aside_now = {**state.at.set_aside, topic: gone}
+        state = replace(state, at=replace(state.at, set_aside=aside_now), first=first)
+        return state, (_confirmation(state),)
+    return _begin_transaction(state, state.at.position.segment, OneTopic(topic), ())

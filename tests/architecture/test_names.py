@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(path for top in ("pipeline", "actors") for path in (ROOT / top).rglob("*.py"))
 
 # Each machine has these, in its own folder, and is read with that folder's name.
-MACHINE = frozenset({"State", "Fact", "Order", "start", "step"})
+MACHINE = frozenset({"State", "Fact", "Order", "start", "step", "timer_at"})
 MACHINE_FILES = frozenset({"state.py", "step.py"})
 
 # Each of these means one thing in every module, and is called with its module's name: `checkpoint.to_json`.

@@ -492,8 +492,8 @@ def what_is_set_aside_is_forgotten_by_a_kill(patch: Patch) -> None:
 
 
 def what_a_set_aside_topic_lacks_is_left_out(patch: Patch) -> None:
-    def retried(state: Sending, due: kafka_sink.TopicDue) -> object:
-        left = {name: each for name, each in state.at.set_aside.items() if name != due.topic}
+    def retried(state: Sending, topic: str, _: int) -> object:
+        left = {name: each for name, each in state.at.set_aside.items() if name != topic}
         return replace(state, at=replace(state.at, set_aside=left)), ()
 
     patch.setattr(kafka_sink, "_retry_topic", retried)

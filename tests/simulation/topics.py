@@ -39,16 +39,17 @@ from pipeline.kafka.step import (
     CommitTransaction,
     ConfirmSegment,
     Fact,
-    HeartbeatDue,
+    KafkaTimerFired,
     Order,
     PlacesFound,
     PlanSegment,
     PortionSent,
+    ReportCaughtUp,
+    ReportSetAside,
     SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
     SendPortion,
-    TopicDue,
     TopicRefused,
     TransactionCommitted,
 )
@@ -63,6 +64,9 @@ REPORTS = "reports"
 
 # The topic of statements on the schema.
 STATEMENTS = "statements"
+
+# Topics that were set aside are tried many times between two heartbeats (s).
+HEARTBEAT_S = 1000.0
 
 # The topic of the position.
 POSITION = "position"
@@ -189,6 +193,7 @@ class Life:
 
     state: State
     epoch: int = 0
+    now: float = 0.0
     facts: list[Fact] = field(default_factory=list)
     orders: list[Order | Commit] = field(default_factory=list)
 
@@ -196,6 +201,12 @@ class Life:
     def idle(self) -> bool:
         """Whether it waits for something to come."""
         return not self.facts and not self.orders
+
+    def time_passes(self, until: float | None, first: int) -> None:
+        """Time passes until this moment, at which something is due. The journal begins with this segment."""
+        if until is not None:
+            self.now = max(self.now, until)
+            self.facts.append(KafkaTimerFired(first))
 
 
 class Topics:
@@ -244,7 +255,7 @@ class Topics:
             if self._life.idle and self._sealed > self._life.state.at.position.segment:
                 self._life.facts.append(SegmentSealed(self._sealed))
             elif self._life.idle and waiting:
-                self._life.facts.append(TopicDue(min(waiting), self._needed))
+                self._life.time_passes(kafka_sink.timer_at(self._life.state), self._needed)
             elif self._life.idle:
                 return
             self._move(self._life)
@@ -255,7 +266,7 @@ class Topics:
         return len(self._segments.entries)
 
     def _started(self) -> Life:
-        life = Life(State(self._most, next_rows=1))
+        life = Life(State(self._most, next_rows=1, heartbeat_s=HEARTBEAT_S))
         life.facts.append(self._places(life))
         return life
 
@@ -293,14 +304,14 @@ class Topics:
 
     def _something_comes(self) -> None:
         """News of a segment, an old one too; the time for a heartbeat, or for a topic that was set aside."""
-        life, set_aside = self._life, sorted(self._life.state.at.set_aside)
+        life = self._life
         if not life.idle or not isinstance(life.state.doing, AllSent):
             return
         choice = self._random.random()
         if choice < 0.1:
-            life.facts.append(HeartbeatDue())
-        elif choice < 0.3 and set_aside:
-            life.facts.append(TopicDue(self._random.choice(set_aside), self._needed))
+            life.time_passes(life.state.heartbeat_at, self._needed)
+        elif choice < 0.3 and life.state.at.set_aside:
+            life.time_passes(kafka_sink.timer_at(life.state), self._needed)
         elif self._sealed:
             life.facts.append(SegmentSealed(self._random.choice((self._sealed, self._sealed, 1))))
 
@@ -320,7 +331,7 @@ class Topics:
                 self.missed_markers(life)
         elif life.facts:
             try:
-                life.state, orders = kafka_sink.step(life.state, life.facts.pop(0))
+                life.state, orders = kafka_sink.step(life.state, life.facts.pop(0), life.now)
             except kafka_sink.PositionLost as lost:
                 raise Violation(str(lost)) from lost
             life.orders += orders
@@ -333,7 +344,7 @@ class Topics:
 
     def _carry_out(self, life: Life, order: Order | Commit) -> None:
         match order:
-            case BeginTransaction() | SendHeartbeat():
+            case BeginTransaction() | SendHeartbeat() | ReportSetAside() | ReportCaughtUp():
                 pass
             case SendNotifications():
                 self._report(life, order)
@@ -352,9 +363,9 @@ class Topics:
                 if life is not self._life:
                     raise Fenced  # it's as good as another predecessor
                 life.facts.append(self._places(life))
-            case ConfirmSegment(segment):
+            case ConfirmSegment(segment, needless):
                 self._confirmed = segment
-                self._needed = max(self._needed, segment + 1)
+                self._needed = max(self._needed, needless + 1)
 
     def _commit(self, life: Life, position: bytes | None) -> None:
         """Commit; or the broker dies over it, and the sink, which waits for the markers, starts again."""

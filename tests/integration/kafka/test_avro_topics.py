@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord
 
-from actors import kafka_sink
 from actors.kafka import sink_calls
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, Secret, Settings
+from pipeline.kafka import step
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.certificates import certificate
@@ -113,7 +113,7 @@ async def test_a_topic_whose_schema_the_registry_refuses_is_set_aside_until_it_t
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     settings = to_topics(
         kafka,
         open_shop,
@@ -157,7 +157,7 @@ async def test_a_topic_for_whose_schema_the_registry_fails_holds_up_no_other(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     open_shop.sql("CREATE TABLE shop.fails (id INT PRIMARY KEY)")
     async with behind_door(schema_registry, kafka, open_shop, tmp_path) as (opened, settings):
         assert settings.kafka is not None

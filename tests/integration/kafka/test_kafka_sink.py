@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from actors import kafka_sink
 from actors.kafka import segment_rows
 from actors.kafka.segment_rows import SegmentRows
+from actors.kafka_sink import KafkaSink
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
@@ -24,6 +24,7 @@ from pipeline.config.message_routes import TopicRoute
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings, Settings
 from pipeline.config.unwrapping import Unwrap
+from pipeline.kafka import step
 from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
@@ -137,7 +138,7 @@ async def test_transactions_are_told_in_their_topic_and_in_each_change(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where one table's rows make no messages: the others' come, and say the same in the end."""
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     rekeyed, mended = TableMapping.with_keys, asyncio.Event()
 
     def with_keys(mapping: TableMapping, changes: pa.RecordBatch) -> pa.RecordBatch:
@@ -202,7 +203,7 @@ async def test_transactions_are_told_in_their_topic_and_in_each_change(
 async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_takes_them(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=50)
     assert settings.kafka is not None
     topic = f"{settings.kafka.topic_prefix}.shop.texts"
@@ -278,7 +279,7 @@ async def test_routes_change_while_a_topic_lacks_rows(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each row goes once, where the settings said when it came, and no other topic waits."""
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=50)
     assert settings.kafka is not None
     prefix = settings.kafka.topic_prefix
@@ -594,7 +595,7 @@ async def test_a_start_amid_a_split_transaction_skips_slowly_what_was_sent(
             yield rows
 
     monkeypatch.setattr(SegmentRows, "_batches", slowly)
-    monkeypatch.setattr(kafka_sink.KafkaSink, "patience", 1.5)
+    monkeypatch.setattr(KafkaSink, "patience", 1.5)
     async with running(settings, Assembly) as service:
         await service.begun()
         await service.caught_up(open_shop)
@@ -607,7 +608,7 @@ async def test_a_start_amid_a_split_transaction_skips_slowly_what_was_sent(
 
 def stopping_amid(monkeypatch: pytest.MonkeyPatch, rows: int) -> asyncio.Event:
     """The sink stands still once it has committed more rows of a split transaction. Returns when it does."""
-    commit, torn = kafka_sink.KafkaSink._commit, asyncio.Event()
+    commit, torn = KafkaSink._commit, asyncio.Event()
 
     async def commits(self: Any, connected: Any, at: Any) -> None:
         await commit(self, connected, at)
@@ -615,7 +616,7 @@ def stopping_amid(monkeypatch: pytest.MonkeyPatch, rows: int) -> asyncio.Event:
             torn.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(kafka_sink.KafkaSink, "_commit", commits)
+    monkeypatch.setattr(KafkaSink, "_commit", commits)
     return torn
 
 
@@ -652,7 +653,7 @@ async def test_notifications_of_snapshots_come_once_in_their_order(
 async def test_topics_of_notifications_and_heartbeats_that_are_not_there_hold_up_no_other_topic(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     settings = to_topics(kafka, open_shop, tmp_path, create_topics=False, heartbeat_interval_ms=50)
     assert settings.kafka is not None
     topic, beats = f"{settings.name}-notifications", f"__debezium-heartbeat.{settings.name}"
@@ -725,7 +726,7 @@ async def test_statements_on_the_schema_come_once_in_their_order_and_no_secret(
 async def test_a_topic_of_schema_changes_that_is_not_there_holds_up_no_other_and_lacks_nothing_later(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     settings = to_topics(kafka, open_shop, tmp_path, create_topics=False, include_schema_changes=True)
     await create_topic(kafka, f"tidemark-position-{settings.name}", config={"cleanup.policy": "compact"})
     await create_topic(kafka, f"{settings.name}.shop.a")

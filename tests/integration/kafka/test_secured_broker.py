@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from actors import kafka_sink
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.topics import KafkaTopics
 from actors.service.assembly import Assembly
@@ -14,6 +13,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, Secret
 from pipeline.errors import Definite
+from pipeline.kafka import step
 from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 from pipeline.messages.topology import ActorName as Name
 from tests.actors.kafka.test_producer import batch, producing, topic_of
@@ -44,7 +44,7 @@ async def test_tls_alone(parts: Parts, tmp_path: Path) -> None:
 async def test_each_right_that_is_missing_is_named(
     parts: Parts, open_shop: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.5)
     assert parts.kafka is not None
     with SecuredBroker(parts.kafka, tmp_path / "broker", KafkaSecurity.SASL_SSL) as broker:
         with pytest.raises(Definite, match=r"the broker doesn't let us in .*see to kafka\.sasl_username"):

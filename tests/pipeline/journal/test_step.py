@@ -71,12 +71,12 @@ def test_what_came_waits_for_its_moment_and_is_told_when_it_is_durable() -> None
     story = Story()
     accepted, row = SignalAccepted("a", "begun"), SignalState("r", Outcome.REJECTED, "no such table")
     assert story.after(append(1)) == story.after(moved(2, (accepted, row))) == ()
-    assert journal_writer.next_at(story.state) == AFTER_S
+    assert journal_writer.timer_at(story.state) == AFTER_S
     assert story.after(step.JournalTimerFired(), AFTER_S / 2) == ()
     (seal,) = story.after(step.JournalTimerFired(), AFTER_S / 2)
     assert isinstance(seal, Seal)
     assert (seal.segment, len(seal.waiting.appends), seal.before) == (1, 2, None)
-    assert journal_writer.next_at(story.state) is None
+    assert journal_writer.timer_at(story.state) is None
     assert story.after(append(3)) == ()
     sealed, others = told(story.after(published(seal)))
     assert (sealed.answers, sealed.signal_outcomes, others) == ((accepted,), (row,), ())
@@ -204,11 +204,11 @@ def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
 
 def test_the_journal_is_kept_small_now_and_then_and_for_as_long_as_something_goes() -> None:
     story = Story()
-    assert journal_writer.next_at(story.state) == step.RETENTION_EVERY_S
+    assert journal_writer.timer_at(story.state) == step.RETENTION_EVERY_S
     assert story.after(step.JournalTimerFired(), step.RETENTION_EVERY_S) == (ApplyRetention(reserve=True),)
     assert story.after(replace(KEPT, removed=3)) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == ()
-    assert journal_writer.next_at(story.state) == 2 * step.RETENTION_EVERY_S
+    assert journal_writer.timer_at(story.state) == 2 * step.RETENTION_EVERY_S
 
 
 def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None:
@@ -219,7 +219,7 @@ def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None
         step.ReportSpace(Full(LACKED)),
         ApplyRetention(reserve=False),
     )
-    assert journal_writer.next_at(story.state) is None
+    assert journal_writer.timer_at(story.state) is None
     assert story.after(append(2)) == ()
     assert story.after(replace(KEPT, reserved=False)) == ()
     assert story.after(step.JournalTimerFired(), step.PUBLISH_AGAIN_S / 2) == ()
@@ -249,7 +249,7 @@ def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
     assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=True))) == (
         step.ReportSpace(Full(LACKED)),
     )
-    assert journal_writer.next_at(story.state) == step.RETENTION_EVERY_S + step.PUBLISH_AGAIN_S
+    assert journal_writer.timer_at(story.state) == step.RETENTION_EVERY_S + step.PUBLISH_AGAIN_S
     seal = story.sealing()
     story.after(step.SpaceLacked(LACKED, seal))
     assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=False))) == ()

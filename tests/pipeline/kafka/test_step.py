@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.errors import InvariantBroken
 from pipeline.kafka import position as positions
+from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
 from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.state import (
@@ -19,26 +20,31 @@ from pipeline.kafka.state import (
     includes,
 )
 from pipeline.kafka.step import (
+    AGAIN_AFTER_S,
     BatchDivided,
     BeginAgain,
     BeginTransaction,
     CommitTransaction,
     ConfirmSegment,
-    HeartbeatDue,
+    Fact,
+    KafkaTimerFired,
     OpenRecordsFound,
+    Order,
     PlacesFound,
     PlanSegment,
     PortionSent,
     PositionLost,
+    ReportCaughtUp,
+    ReportSetAside,
     RoutesChanged,
     SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
     SendPortion,
-    TopicDue,
     TopicRefused,
     TransactionCommitted,
-    step,
+    sets_aside,
+    timer_at,
 )
 from pipeline.kafka.topics import Routing
 from pipeline.messages.journal import SegmentSealed
@@ -57,6 +63,21 @@ def found(position: KafkaPosition | None = None, of: str | None = "j", **journal
     return PlacesFound(SinkPosition(position), of, bounds)
 
 
+def step(state: State, fact: Fact, now: float = 0.0) -> tuple[State, tuple[Order, ...]]:
+    return kafka_sink.step(state, fact, now)
+
+
+def beat(state: State) -> tuple[State, tuple[Order, ...]]:
+    """It is time for a heartbeat."""
+    return step(replace(state, heartbeat_at=1.0), KafkaTimerFired(1), 1.0)
+
+
+def due(state: State, topic: str, first: int = 1) -> tuple[State, tuple[Order, ...]]:
+    """It is time for this topic, and for no other one."""
+    later = dict.fromkeys(state.at.set_aside, 2.0)
+    return step(replace(state, again={**later, topic: 1.0}), KafkaTimerFired(first), 1.0)
+
+
 def idle(**set_aside: SetAside) -> State:
     return State(4, SinkPosition(KafkaPosition(3 if set_aside else 0), set_aside), AllSent())
 
@@ -64,15 +85,15 @@ def idle(**set_aside: SetAside) -> State:
 def test_a_start_continues_where_the_topic_says() -> None:
     state, orders = step(State(4), found(KafkaPosition(3, 7, 2)))
     assert state.at == SinkPosition(KafkaPosition(3, 7, 2), routing=Routing())
-    assert orders == (ConfirmSegment(3), BeginTransaction(), PlanSegment(4, 7, True, CAPACITY))
+    assert orders == (ConfirmSegment(3, 3), BeginTransaction(), PlanSegment(4, 7, True, CAPACITY))
     state, orders = step(State(4), found(joined=5))
     assert (state.at.position, orders) == (
         KafkaPosition(5),
         (BeginTransaction(), PlanSegment(6, 0, False, CAPACITY)),
     )
-    assert step(State(4), found(KafkaPosition(9)))[1] == (ConfirmSegment(9),)
+    assert step(State(4), found(KafkaPosition(9)))[1] == (ConfirmSegment(9, 9),)
     _, orders = step(State(4), found(KafkaPosition(4, 7, 2), unchecked_end=5))
-    assert orders[0] == ConfirmSegment(4)
+    assert orders[0] == ConfirmSegment(4, 4)
 
 
 ONE, OTHER, THIRD = Routing("one"), Routing("other"), Routing("third")
@@ -119,7 +140,7 @@ def test_no_kafka_transaction_has_rows_of_two_settings() -> None:
     aside = {"p.a": SetAside(KafkaPosition(2), "too large")}
     former = (FormerRouting(3, ONE),)
     state = State(9, SinkPosition(KafkaPosition(5), aside, OTHER, former), AllSent(), routing=OTHER)
-    state, orders = step(state, TopicDue("p.a", 1))
+    state, orders = due(state, "p.a")
     assert orders == (BeginTransaction(), PlanSegment(3, 0, False, Capacity(9)))
     state, _ = step(state, SegmentPlanned((Portion(1, 1, 1),)))
     state, orders = step(state, PortionSent(1, ended=True))
@@ -127,11 +148,11 @@ def test_no_kafka_transaction_has_rows_of_two_settings() -> None:
     after = SinkPosition(KafkaPosition(5), {"p.a": lacking}, OTHER)
     assert orders[-1] == CommitTransaction(after), "it ends where the others begin"
     state, _ = step(state, TransactionCommitted())
-    state, orders = step(state, TopicDue("p.a", 1))
+    state, orders = due(state, "p.a")
     assert orders[-1] == PlanSegment(4, 0, False, Capacity(9))
     # A Kafka transaction without a row may go on.
     state = State(9, SinkPosition(KafkaPosition(5), aside, OTHER, former), AllSent(), routing=OTHER)
-    state, _ = step(state, TopicDue("p.a", 1))
+    state, _ = due(state, "p.a")
     state, orders = step(state, SegmentPlanned(()))
     assert orders[-1] == PlanSegment(4, 0, False, Capacity(9))
 
@@ -140,9 +161,9 @@ def test_earlier_settings_say_which_topic_lacks_what_the_journal_has_no_more() -
     aside = {"p.a": SetAside(KafkaPosition(1), "too large")}
     former = (FormerRouting(3, ONE),)
     state = State(9, SinkPosition(KafkaPosition(5), aside, OTHER, former), AllSent(), routing=OTHER)
-    state, orders = step(state, TopicDue("p.a", 5))
+    state, orders = due(state, "p.a", 5)
     assert "the journal begins with 5" in state.at.set_aside["p.a"].reason
-    assert orders == (ConfirmSegment(5),), "the journal keeps nothing for it"
+    assert orders == (ConfirmSegment(5, 5),), "the journal keeps nothing for it"
     state, _ = step(state, SegmentSealed(6))
     state, _ = step(state, SegmentPlanned((Portion(1, 1, 1),)))
     state, orders = step(state, PortionSent(1, ended=True))
@@ -167,10 +188,11 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     state, _ = step(idle(), SegmentSealed(1))
     state, _ = step(state, SegmentPlanned((Portion(1, 2, 3),)))
     state, orders = step(state, TopicRefused("a", "too large"))
-    assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
+    assert state.doing == FindingPosition({"a": "too large"})
+    assert orders == (ReportSetAside("a", "too large"), BeginAgain())
     state, orders = step(state, found(KafkaPosition(0), last=1))
     assert state.at.set_aside == {"a": SetAside(KafkaPosition(0), "too large")}
-    assert orders == (ConfirmSegment(0), BeginTransaction(), PlanSegment(1, 0, False, CAPACITY))
+    assert orders == (ConfirmSegment(0, 0), BeginTransaction(), PlanSegment(1, 0, False, CAPACITY))
     state, (send,) = step(state, SegmentPlanned((Portion(1, 2, 3),)))
     assert isinstance(send, SendPortion)
     assert [topic for topic in ("a", "b") if includes(send.topics, topic)] == ["b"]
@@ -178,39 +200,142 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     assert reports == SendNotifications(send.topics, 1)
     assert commit == CommitTransaction(replace(state.at, position=KafkaPosition(1)))
     # Retention keeps what the topic lacks.
-    assert step(state, TransactionCommitted())[1] == (ConfirmSegment(0),)
+    assert step(state, TransactionCommitted())[1] == (ConfirmSegment(0, 0),)
 
 
 def test_a_refusal_comes_from_topics_that_are_sent_to() -> None:
-    """The shell sets no other topic aside: it would be tried again at once, without end."""
+    """The sink sets no other topic aside: it would be tried again at once, without end."""
     aside = {"a": SetAside(KafkaPosition(2), "too large")}
     state = idle(**aside)
     assert state.sending_to is None and State(4).sending_to is None
-    for fact, topics in (
-        (SegmentSealed(4), AllTopicsBut(frozenset("a"))),
-        (TopicDue("a", 1), OneTopic("a")),
+    assert not sets_aside(state, TopicRefused("a", "no")) and not sets_aside(state, TopicRefused("b", "no"))
+    for begun, topics, taken, refused in (
+        (step(state, SegmentSealed(4))[0], AllTopicsBut(frozenset("a")), "b", "a"),
+        (due(state, "a")[0], OneTopic("a"), "a", "b"),
     ):
-        sending, _ = step(state, fact)
-        assert sending.sending_to == topics
-        sending, _ = step(sending, SegmentPlanned((Portion(7, 7, 1),)))
-        assert sending.sending_to == topics
-        sending, (*_, commit) = step(sending, PortionSent(1, ended=True))
-        assert isinstance(commit, CommitTransaction) and sending.sending_to == topics
-        assert step(sending, TransactionCommitted())[0].sending_to is None
+        assert begun.sending_to == topics
+        assert sets_aside(begun, TopicRefused(taken, "no", "events"))
+        assert not sets_aside(begun, TopicRefused(refused, "no", taken))
+        planned, _ = step(begun, SegmentPlanned((Portion(7, 7, 1),)))
+        assert planned.sending_to == topics
+        sent, (*_, commit) = step(planned, PortionSent(1, ended=True))
+        assert isinstance(commit, CommitTransaction) and sent.sending_to == topics
+        assert step(sent, TransactionCommitted())[0].sending_to is None
 
 
-@pytest.mark.parametrize("fact", [OpenRecordsFound(), BatchDivided()])
-def test_open_records_are_ended_and_batches_divided_before_anything_is_sent(
-    fact: OpenRecordsFound | BatchDivided,
-) -> None:
-    state, _ = step(idle(a=SetAside(KafkaPosition(2), "too large")), SegmentSealed(4))
-    state, _ = step(state, SegmentPlanned((Portion(7, 7, 1),)))
-    state, orders = step(state, fact)
-    assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
+def test_the_topic_of_the_position_is_never_set_aside() -> None:
+    """Unless it is that of a table, whose rows make no messages."""
+    state, _ = step(replace(idle(), position_topic="position"), SegmentSealed(1))
+    assert not sets_aside(state, TopicRefused("position", "no", "position"))
+    assert not sets_aside(state, TopicRefused("a", "no", "position"))
+    assert sets_aside(state, TopicRefused("position", "its rows go there"))
+
+
+def sending(**set_aside: SetAside) -> State:
+    state, _ = step(idle(**set_aside), SegmentSealed(4))
+    return step(state, SegmentPlanned((Portion(7, 7, 1),)))[0]
+
+
+def again(state: State) -> tuple[State, tuple[Order, ...]]:
+    """It has begun again, and sends the same."""
+    state, orders = step(state, PlacesFound(state.at, "j", replace(BOUNDS, last=4)))
+    return step(state, SegmentPlanned((Portion(7, 7, 1),)))[0], orders
+
+
+def test_open_records_are_ended_before_anything_is_sent_and_by_each_later_producer() -> None:
+    aside = SetAside(KafkaPosition(2), "too large")
+    state, orders = step(sending(a=aside), OpenRecordsFound(frozenset({("b", 0)})))
+    assert (state.doing, orders) == (
+        FindingPosition({"a": "too large"}),
+        (BeginAgain(frozenset({("b", 0)})),),
+    )
+    state, _ = again(state)
+    state, orders = step(state, OpenRecordsFound(frozenset({("c", 1)})))
+    both = frozenset({("b", 0), ("c", 1)})
+    assert orders == (BeginAgain(both),)
+    # No marker can be written to a topic that refuses.
+    state, _ = again(state)
+    state, orders = step(state, TopicRefused("d", "no", "c"))
+    assert orders == (ReportSetAside("d", "c: no"), BeginAgain(frozenset({("b", 0)})))
+
+
+def test_a_batch_that_is_too_large_is_divided_until_the_topic_takes_it() -> None:
+    state = sending(a=SetAside(KafkaPosition(2), "too large"))
+    for size, most in ((1000, 500), (700, 250), (100, 50), (1, 1)):
+        state, orders = step(state, BatchDivided("b", size))
+        assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
+        state, orders = again(state)
+        assert BeginTransaction({"b": most}) in orders
+    state, _ = step(state, PortionSent(1, ended=True))
+    state, _ = step(state, TransactionCommitted())
+    assert beat(state)[1][0] == BeginTransaction({"b": 1})
+
+
+def test_a_topic_that_refuses_is_tried_again_later_and_one_that_advances_at_once() -> None:
+    """A start knows no time, so it tries them all."""
+    aside = {"a": SetAside(KafkaPosition(1), "no"), "b": SetAside(KafkaPosition(2), "no")}
+    state = idle(**aside)
+    assert timer_at(state) == 0.0
+    trying, orders = step(state, KafkaTimerFired(1), 5.0)
+    assert orders[-1] == PlanSegment(2, 0, False, CAPACITY), "the first of those that are due"
+    assert timer_at(trying) is None
+    # It refuses again, and the other one is due.
+    refused, _ = step(trying, TopicRefused("a", "still not"), 7.0)
+    refused, _ = step(refused, PlacesFound(state.at, "j", replace(BOUNDS, last=3)), 8.0)
+    assert refused.again == {"a": 7.0 + AGAIN_AFTER_S} and timer_at(refused) == 0.0
+    other, orders = step(refused, KafkaTimerFired(1), 9.0)
+    assert orders[-1] == PlanSegment(3, 0, False, CAPACITY)
+    other, _ = step(other, SegmentPlanned(()), 10.0)
+    other, orders = step(other, TransactionCommitted(), 11.0)
+    assert orders == (ConfirmSegment(1, 1), ReportCaughtUp("b"))
+    assert timer_at(other) == 7.0 + AGAIN_AFTER_S
+    assert step(other, KafkaTimerFired(1), 7.0 + AGAIN_AFTER_S - 0.001) == (other, ()), "it isn't due yet"
+    # It takes some, and there is more: it is due at once.
+    advanced, _ = step(other, KafkaTimerFired(1), 40.0)
+    advanced, _ = step(advanced, SegmentPlanned((Portion(5, 6, 3), Portion(7, 9, 3))), 41.0)
+    advanced, _ = step(advanced, PortionSent(3, ended=True), 42.0)
+    advanced, orders = step(advanced, TransactionCommitted(), 43.0)
+    assert advanced.at.set_aside["a"].position == KafkaPosition(1, 6)
+    assert orders == (ConfirmSegment(1, 1),) and timer_at(advanced) == 0.0
+    # What the journal doesn't have any more doesn't come at once either.
+    gone, _ = step(other, KafkaTimerFired(3), 40.0)
+    assert timer_at(gone) == 40.0 + AGAIN_AFTER_S
+
+
+def test_a_heartbeat_is_due_so_long_after_the_last_one_has_ended() -> None:
+    beats = State(4, heartbeat_topic="beats", heartbeat_s=10.0)
+    state, _ = step(beats, found(KafkaPosition(9)), 1.0)
+    assert timer_at(state) == 11.0
+    assert step(state, KafkaTimerFired(1), 10.9) == (state, ())
+    beating, orders = step(state, KafkaTimerFired(1), 11.5)
+    assert orders == (BeginTransaction(), SendHeartbeat(EVERY), CommitTransaction(state.at))
+    assert timer_at(beating) is None
+    assert timer_at(step(beating, TransactionCommitted(), 14.0)[0]) == 24.0
+    # What is sealed meanwhile doesn't put it off.
+    sealed, _ = step(state, SegmentSealed(10), 5.0)
+    sealed, _ = step(sealed, SegmentPlanned(()), 6.0)
+    assert timer_at(step(sealed, TransactionCommitted(), 7.0)[0]) == 11.0
+    # It comes before a topic that was set aside, which has waited since the start.
+    aside = replace(state, at=replace(state.at, set_aside={"a": SetAside(KafkaPosition(1), "no")}))
+    assert step(aside, KafkaTimerFired(1), 11.5)[1] == (
+        BeginTransaction(),
+        SendHeartbeat(AllTopicsBut(frozenset("a"))),
+        CommitTransaction(aside.at),
+    )
+    # Its topic is set aside: it is the topic that is tried.
+    alone = replace(state, at=replace(state.at, set_aside={"beats": SetAside(KafkaPosition(9), "no")}))
+    assert step(alone, KafkaTimerFired(1), 11.5) == (replace(alone, heartbeat_at=21.5), ())
+
+
+def test_the_journal_keeps_the_segment_before_for_what_the_next_one_reports() -> None:
+    for notifies, needless in ((False, 9), (True, 8)):
+        _, orders = step(State(4, notifies=notifies), found(KafkaPosition(9)))
+        assert orders == (ConfirmSegment(9, needless),)
+    assert step(State(4, notifies=True), found(KafkaPosition(0), last=0))[1] == (ConfirmSegment(0, 0),)
 
 
 def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() -> None:
-    state, orders = step(idle(a=SetAside(KafkaPosition(2), "too large")), TopicDue("a", 1))
+    state, orders = due(idle(a=SetAside(KafkaPosition(2), "too large")), "a")
     assert orders == (BeginTransaction(), PlanSegment(3, 0, False, CAPACITY))
     state, (send,) = step(state, SegmentPlanned((Portion(5, 6, 3),)))
     assert send == SendPortion(OneTopic("a"), 3, Portion(5, 6, 3), 0, 4)
@@ -218,30 +343,31 @@ def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() 
     state, orders = step(state, PortionSent(3, ended=True))
     assert orders == (SendNotifications(OneTopic("a"), 3), CommitTransaction(SinkPosition(KafkaPosition(3))))
     state, orders = step(state, TransactionCommitted())
-    assert (state, orders) == (State(4, SinkPosition(KafkaPosition(3)), AllSent()), (ConfirmSegment(3),))
+    assert state == State(4, SinkPosition(KafkaPosition(3)), AllSent())
+    assert orders == (ConfirmSegment(3, 3), ReportCaughtUp("a"))
 
 
 def test_a_topic_that_refuses_again_stays_where_it_was() -> None:
     aside = {"a": SetAside(KafkaPosition(2), "too large"), "b": SetAside(KafkaPosition(1), "no right")}
-    state, _ = step(idle(**aside), TopicDue("a", 1))
+    state, _ = due(idle(**aside), "a")
     state, _ = step(state, SegmentPlanned((Portion(5, 6, 3),)))
     state, _ = step(state, TopicRefused("a", "still too large"))
     there = SinkPosition(KafkaPosition(3), aside)
     state, orders = step(state, PlacesFound(there, "j", replace(BOUNDS, last=3)))
     assert state.at.set_aside == {**aside, "a": SetAside(KafkaPosition(2), "still too large")}
-    assert orders == (ConfirmSegment(1),)
+    assert orders == (ConfirmSegment(1, 1),)
 
 
 def test_a_topic_whose_messages_the_journal_no_longer_has_is_not_guessed() -> None:
     """Nor does the journal keep anything for it: what it lacks won't come back."""
-    state, orders = step(idle(a=SetAside(KafkaPosition(1), "too large")), TopicDue("a", 3))
-    assert orders == (ConfirmSegment(3),)
+    state, orders = due(idle(a=SetAside(KafkaPosition(1), "too large")), "a", 3)
+    assert orders == (ConfirmSegment(3, 3),)
     assert "the journal begins with 3" in state.at.set_aside["a"].reason
     assert state.at.set_aside["a"].position == KafkaPosition(1)
     there = SinkPosition(KafkaPosition(9), {"a": SetAside(KafkaPosition(1), "too large")})
     for first, through in ((2, 1), (3, 9)):
         bounds = replace(BOUNDS, first=first)
-        assert step(State(4), PlacesFound(there, "j", bounds))[1] == (ConfirmSegment(through),)
+        assert step(State(4), PlacesFound(there, "j", bounds))[1] == (ConfirmSegment(through, through),)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +417,7 @@ def test_what_waits_comes_in_one_transaction_up_to_a_bound() -> None:
     state, orders = step(state, SegmentPlanned((Portion(3, 4, 2), Portion(5, 5, 4))))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1))),)
     state, orders = step(state, TransactionCommitted())
-    assert orders == (ConfirmSegment(1), BeginTransaction(), SendPortion(EVERY, 2, Portion(3, 4, 2), 0, 4))
+    assert orders == (ConfirmSegment(1, 1), BeginTransaction(), SendPortion(EVERY, 2, Portion(3, 4, 2), 0, 4))
     state, orders = step(state, PortionSent(2, ended=True))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1, 4))),)
 
@@ -328,19 +454,19 @@ def test_a_source_transaction_of_too_many_bytes_is_split() -> None:
 
 def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
     at = SinkPosition(KafkaPosition(2, 7, 1))
-    state, orders = step(State(4, at, AllSent()), HeartbeatDue())
+    state, orders = beat(State(4, at, AllSent()))
     assert orders == (BeginTransaction(), SendHeartbeat(EVERY), CommitTransaction(at))
     state, orders = step(state, TransactionCommitted())
     assert (state.at, state.doing) == (at, AllSent())
-    with pytest.raises(InvariantBroken, match="HeartbeatDue came while"):
-        step(step(state, SegmentSealed(4))[0], HeartbeatDue())
+    with pytest.raises(InvariantBroken, match="KafkaTimerFired came while"):
+        beat(step(state, SegmentSealed(4))[0])
 
 
 def test_a_refused_topic_of_heartbeats_is_tried_with_heartbeats_alone_and_holds_no_segment() -> None:
     beats, table = SetAside(KafkaPosition(1), "no"), SetAside(KafkaPosition(2), "no")
     state = replace(idle(beats=beats, table=table), heartbeat_topic="beats")
-    assert step(state, HeartbeatDue()) == (state, ())
-    trying, orders = step(state, TopicDue("beats", 9))
+    assert beat(state) == (state, ())
+    trying, orders = due(state, "beats", 9)
     after = replace(state.at, set_aside={"table": table})
     assert orders == (BeginTransaction(), SendHeartbeat(OneTopic("beats")), CommitTransaction(after))
     # It refuses again: it stays where it is, and the journal keeps what the table's topic lacks, and no more.
@@ -349,11 +475,12 @@ def test_a_refused_topic_of_heartbeats_is_tried_with_heartbeats_alone_and_holds_
     refused, orders = step(refused, PlacesFound(state.at, "j", replace(BOUNDS, last=3)))
     still = SetAside(KafkaPosition(1), "still not", beats=True)
     assert refused.at.set_aside == {"beats": still, "table": table}
-    assert orders == (ConfirmSegment(2),)
+    assert orders == (ConfirmSegment(2, 2),)
     # It takes one.
     taken, orders = step(trying, TransactionCommitted())
-    assert (taken.at, taken.doing, orders) == (after, AllSent(), (ConfirmSegment(2),))
-    assert step(taken, HeartbeatDue())[1][1] == SendHeartbeat(AllTopicsBut(frozenset({"table"})))
+    assert (taken.at, taken.doing) == (after, AllSent())
+    assert orders == (ConfirmSegment(2, 2), ReportCaughtUp("beats"))
+    assert beat(taken)[1][1] == SendHeartbeat(AllTopicsBut(frozenset({"table"})))
 
 
 @pytest.mark.parametrize("now", [None, "q-beats"])
@@ -367,7 +494,7 @@ def test_a_refused_topic_of_heartbeats_that_none_go_to_any_more_is_forgotten(now
     then = positions.from_json(positions.to_json(state.at))
     state, orders = step(State(4, heartbeat_topic=now), PlacesFound(then, "j", bounds))
     assert state.at.set_aside == {"table": table}
-    assert orders == (ConfirmSegment(6),)
+    assert orders == (ConfirmSegment(6, 6),)
     alone = replace(then, set_aside={"beats": then.set_aside["beats"]}, routing="0123")
     state, _ = step(State(4, heartbeat_topic=now), PlacesFound(alone, "j", bounds))
     assert (state.at.set_aside, state.at.former) == ({}, ())
@@ -382,7 +509,7 @@ def test_segments_without_rows_are_passed_in_one_transaction() -> None:
     assert orders == (SendNotifications(EVERY, 1), PlanSegment(2, 0, False, CAPACITY))
     state, orders = step(state, SegmentPlanned(()))
     assert orders == (SendNotifications(EVERY, 2), CommitTransaction(SinkPosition(KafkaPosition(2))))
-    assert step(state, TransactionCommitted())[1] == (ConfirmSegment(2),)
+    assert step(state, TransactionCommitted())[1] == (ConfirmSegment(2, 2),)
 
 
 def test_a_run_of_several_source_transactions_is_never_split() -> None:
