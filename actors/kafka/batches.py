@@ -36,9 +36,9 @@ from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.debezium.table_mapping import TableMapping, map_table
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.kafka.errors import TableRefusal, TopicRefusal
-from pipeline.kafka.partitioner import partitions
-from pipeline.kafka.records import encoded_headers, record_runs
-from pipeline.kafka.simple_headers import SIMPLE
+from pipeline.kafka.messages.partitioner import partitions
+from pipeline.kafka.messages.records import encoded_headers, record_runs
+from pipeline.kafka.messages.simple_headers import SIMPLE
 from pipeline.kafka.state import Topics, includes
 from pipeline.kafka.topics import Destination, destination_of, topic_of_heartbeats
 from pipeline.messages.journal import StatementPart

@@ -11,7 +11,14 @@ import numpy as np
 from aiokafka import codec
 
 from pipeline.config.settings import Compression
-from pipeline.kafka.records import CHECKED_FROM, HEAD_BYTES, Producer, RecordRun, put_checksum, put_head
+from pipeline.kafka.messages.records import (
+    CHECKED_FROM,
+    HEAD_BYTES,
+    Producer,
+    RecordRun,
+    put_checksum,
+    put_head,
+)
 
 # Kafka's numbers, and what compresses.
 _CODECS: Final[Mapping[Compression, tuple[int, Callable[[bytes], bytes]]]] = {

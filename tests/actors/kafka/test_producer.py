@@ -26,8 +26,8 @@ from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Compression, KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
 from pipeline.errors import Definite, Transient
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
+from pipeline.kafka.messages.records import record_runs
 from pipeline.kafka.position import KafkaPosition, SetAside, SinkPosition
-from pipeline.kafka.records import record_runs
 from pipeline.kafka.transaction_endings import Ending
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.kafka import remake_topic, remove_topic

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from actors.kafka.record_batch import RecordBatch
 from pipeline.config.settings import Compression
-from pipeline.kafka.records import NO_VALUE, encoded_headers, record_runs
+from pipeline.kafka.messages.records import NO_VALUE, encoded_headers, record_runs
 
 VALUES = st.none() | st.binary(max_size=200)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

@@ -37,7 +37,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
-from pipeline.kafka.records import NO_VALUE
+from pipeline.kafka.messages.records import NO_VALUE
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.schema.known_schemas import KnownSchemas

@@ -31,8 +31,8 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Compression, KafkaSinkSettings, Settings
 from pipeline.kafka.errors import KafkaUnavailable
+from pipeline.kafka.messages.records import record_runs
 from pipeline.kafka.position import KafkaPosition, SinkPosition
-from pipeline.kafka.records import record_runs
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from tests.actors.kafka.test_producer import producing, settings, topic_of
 from tests.integration.kafka.test_kafka_sink import sent, to_topics

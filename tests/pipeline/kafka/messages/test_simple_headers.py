@@ -8,8 +8,8 @@ import pytest
 from pipeline.config.message_handling import Handling, TimePrecision
 from pipeline.kafka.debezium.connect_schema import OPTIONAL_LONG, OPTIONAL_TEXT
 from pipeline.kafka.debezium.text_rows import joined
-from pipeline.kafka.records import NO_VALUE
-from pipeline.kafka.simple_headers import SIMPLE
+from pipeline.kafka.messages.records import NO_VALUE
+from pipeline.kafka.messages.simple_headers import SIMPLE
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Binary, ColumnType, Date, DateTime, Decimal, Double, Integer, Text
 

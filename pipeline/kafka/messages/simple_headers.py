@@ -22,7 +22,7 @@ from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.json_values import json_values
 from pipeline.kafka.debezium.message_format import FieldValue
 from pipeline.kafka.debezium.text_rows import TextPiece, joined
-from pipeline.kafka.records import NO_VALUE
+from pipeline.kafka.messages.records import NO_VALUE
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Longs
 

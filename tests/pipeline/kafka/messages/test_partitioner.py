@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kafka.partitioner import partitions
+from pipeline.kafka.messages.partitioner import partitions
 
 
 @given(st.lists(st.binary(), min_size=1), st.integers(1, 1000))

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kafka.records import HEAD_BYTES, NO_VALUE, encoded_headers, record_runs
+from pipeline.kafka.messages.records import HEAD_BYTES, NO_VALUE, encoded_headers, record_runs
 
 TIMES = np.ones(10, np.int64)
 

@@ -1,0 +1,1 @@
+"""Messages as Kafka's records: partitions, headers, and the bytes of record batches."""
