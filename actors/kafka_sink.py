@@ -29,29 +29,31 @@ from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.errors import BatchTooLarge, TableRefusal, TopicRefusal
-from pipeline.kafka.position import SinkPosition
-from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State
-from pipeline.kafka.step import (
+from pipeline.kafka.facts import (
     BatchDivided,
+    Fact,
+    KafkaTimerFired,
+    OpenRecordsFound,
+    PlacesFound,
+    SegmentPlanned,
+    TopicRefused,
+    TransactionCommitted,
+)
+from pipeline.kafka.orders import (
     BeginAgain,
     BeginTransaction,
     CommitTransaction,
     ConfirmSegment,
-    Fact,
-    KafkaTimerFired,
-    OpenRecordsFound,
     Order,
-    PlacesFound,
     PlanSegment,
     ReportCaughtUp,
     ReportSetAside,
-    SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
     SendPortion,
-    TopicRefused,
-    TransactionCommitted,
 )
+from pipeline.kafka.position import SinkPosition
+from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink

@@ -10,7 +10,9 @@ Transient messages say what failed, in the past tense. Definite messages say wha
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
+
+_Doing = TypeVar("_Doing")
 
 _DOUBLINGS: Final = 64  # any longest pause is reached long before
 
@@ -32,6 +34,13 @@ class Definite(TidemarkError):
 
 class InvariantBroken(TidemarkError):
     """Something that this code promises doesn't hold; the process ends rather than emit a doubtful row."""
+
+
+def expect(kind: type[_Doing], doing: object, fact: object) -> _Doing:
+    """Returns what a machine does, which is of the kind that the fact answers. Raises InvariantBroken otherwise."""
+    if isinstance(doing, kind):
+        return doing
+    raise InvariantBroken(f"{type(fact).__name__} came while {doing}")
 
 
 def worst_error(errors: Iterable[BaseException]) -> BaseException:

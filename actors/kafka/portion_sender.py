@@ -21,9 +21,10 @@ from actors.kafka.topics import KafkaTopics
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka.debezium.transactions import MessageOrders
+from pipeline.kafka.facts import PortionSent
+from pipeline.kafka.orders import SendPortion
 from pipeline.kafka.portions import Portion, unsent
 from pipeline.kafka.state import Topics, includes
-from pipeline.kafka.step import PortionSent, SendPortion
 from pipeline.kafka.topics import Routing
 from pipeline.kafka.transaction_endings import TopicPart
 from pipeline.messages.journal import StatementPart

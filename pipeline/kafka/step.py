@@ -35,10 +35,34 @@ and a batch that is too large end the orders that follow from the same fact.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar, assert_never
+from dataclasses import replace
+from typing import Final, assert_never
 
-from pipeline.errors import Definite, InvariantBroken
+from pipeline.errors import Definite, InvariantBroken, expect
+from pipeline.kafka.facts import (
+    BatchDivided,
+    Fact,
+    KafkaTimerFired,
+    OpenRecordsFound,
+    PlacesFound,
+    PortionSent,
+    SegmentPlanned,
+    TopicRefused,
+    TransactionCommitted,
+)
+from pipeline.kafka.orders import (
+    BeginAgain,
+    BeginTransaction,
+    CommitTransaction,
+    ConfirmSegment,
+    Order,
+    PlanSegment,
+    ReportCaughtUp,
+    ReportSetAside,
+    SendHeartbeat,
+    SendNotifications,
+    SendPortion,
+)
 from pipeline.kafka.portions import Capacity, Portion, merge_portions
 from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.state import (
@@ -46,207 +70,22 @@ from pipeline.kafka.state import (
     AllTopicsBut,
     Committing,
     FindingPosition,
-    JournalBounds,
     OneTopic,
     OpenTransaction,
     PlanningSegment,
     SendingPortion,
-    SinkDoing,
     State,
     Topics,
     includes,
 )
 from pipeline.kafka.topics import Routing
-from pipeline.kafka.transaction_endings import TopicPart
 from pipeline.messages.journal import SegmentSealed
 
 # After so long (s) a topic that was set aside is tried again.
 AGAIN_AFTER_S: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class PlacesFound:
-    """The position topic has `at`, None if it is empty, for the journal `of`. `journal`: the present journal."""
-
-    at: SinkPosition | None
-    of: str | None
-    journal: JournalBounds
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPlanned:
-    """The next segment has these portions after the SCN of the order; none if it has no row for us."""
-
-    portions: tuple[Portion, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PortionSent:
-    """The sink sent this many rows of the portion; `ended`: there are no more."""
-
-    rows: int
-    ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionCommitted:
-    """The broker has committed the Kafka transaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRefused:
-    """A table's topic lacks what it refuses, for this reason. Another attempt at once would fail again.
-
-    `by`: the topic that refuses, where rows name another one; None if the rows make no messages.
-    """
-
-    topic: str
-    reason: str
-    by: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRecordsFound:
-    """Partitions have open records of a Kafka transaction that has ended (`pipeline.kafka.transaction_endings`)."""
-
-    parts: frozenset[TopicPart]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDivided:
-    """A topic takes no batch of so many bytes. From now on it gets smaller ones."""
-
-    topic: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaTimerFired:
-    """The time that `timer_at` returned has come. The journal has every segment from `first` on."""
-
-    first: int
-
-
-Fact = (
-    PlacesFound
-    | SegmentSealed
-    | SegmentPlanned
-    | PortionSent
-    | TransactionCommitted
-    | TopicRefused
-    | OpenRecordsFound
-    | BatchDivided
-    | KafkaTimerFired
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BeginTransaction:
-    """Begin a Kafka transaction. `batch_bytes`: the bytes of a batch, for topics that take no larger ones."""
-
-    batch_bytes: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSegment:
-    """Divide the rows of a segment after an SCN into portions for which there's capacity.
-
-    `split`: rows of the first SCN were sent before, so that it is a portion of its own.
-    """
-
-    segment: int
-    after_scn: int
-    split: bool
-    capacity: Capacity
-
-
-@dataclass(frozen=True, slots=True)
-class SendPortion:
-    """Send the rows of a segment's portion after the first `skip` ones, to these topics.
-
-    `skip` and PortionSent count the rows of all topics. A portion of a single SCN may end after `most` rows or a few
-    more; then PortionSent says that it hasn't ended. So its rows come in the order of the stream, or table by table
-    where those before did (`by_table`).
-    """
-
-    topics: Topics
-    segment: int
-    portion: Portion
-    skip: int
-    most: int
-    by_table: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SendHeartbeat:
-    """Send a heartbeat, if its topic is one of these, in the Kafka transaction that is open."""
-
-    topics: Topics
-
-
-@dataclass(frozen=True, slots=True)
-class SendNotifications:
-    """Send to these topics what a segment reports of snapshots, in the Kafka transaction that is open.
-
-    All rows of the segment were sent, in this Kafka transaction or an earlier one.
-    """
-
-    topics: Topics
-    segment: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTransaction:
-    """Send the position, in the same Kafka transaction, and commit it."""
-
-    at: SinkPosition
-
-
-@dataclass(frozen=True, slots=True)
-class BeginAgain:
-    """Abort the Kafka transaction, and find the position again, with a new epoch. End what is open in `open` first."""
-
-    open: frozenset[TopicPart] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmSegment:
-    """Tell the journal that no topic lacks anything of this segment, and that we need nothing through `needless`."""
-
-    segment: int
-    needless: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSetAside:
-    """Log that a topic was set aside, and why."""
-
-    topic: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReportCaughtUp:
-    """Log that a topic that was set aside is one of the others again."""
-
-    topic: str
-
-
-Order = (
-    BeginTransaction
-    | PlanSegment
-    | SendPortion
-    | SendHeartbeat
-    | SendNotifications
-    | CommitTransaction
-    | BeginAgain
-    | ConfirmSegment
-    | ReportSetAside
-    | ReportCaughtUp
-)
 Next = tuple[State, tuple[Order, ...]]
-
-_D = TypeVar("_D", bound=SinkDoing)
 
 
 class PositionLost(Definite):
@@ -292,21 +131,21 @@ def sets_aside(state: State, refused: TopicRefused) -> bool:
 def _handle(state: State, fact: Fact, now: float) -> Next:
     match fact:
         case PlacesFound():
-            return _continue_from(state, fact, _expect(FindingPosition, state, fact))
+            return _continue_from(state, fact, expect(FindingPosition, state.doing, fact))
         case SegmentSealed(segment):
-            _expect(AllSent, state, fact)
+            expect(AllSent, state.doing, fact)
             if segment <= state.at.position.segment:
                 return state, ()
             return _begin_transaction(state, segment, _other_topics(state), ())
         case SegmentPlanned(portions):
-            planning = _expect(PlanningSegment, state, fact)
+            planning = expect(PlanningSegment, state.doing, fact)
             if not portions:
                 return _segment_ended(state, planning.sealed, planning.open)
             return _send_next(state, planning.sealed, planning.open, portions)
         case PortionSent():
-            return _portion_sent(state, fact, _expect(SendingPortion, state, fact))
+            return _portion_sent(state, fact, expect(SendingPortion, state.doing, fact))
         case TransactionCommitted():
-            return _committed(state, _expect(Committing, state, fact))
+            return _committed(state, expect(Committing, state.doing, fact))
         case TopicRefused():
             return _topic_refused(state, fact, now)
         case OpenRecordsFound(parts):
@@ -316,7 +155,7 @@ def _handle(state: State, fact: Fact, now: float) -> Next:
             smaller = {**state.batch_bytes, topic: max(1, min(before, size) // 2)}
             return _begin_again(replace(state, batch_bytes=smaller), {})
         case KafkaTimerFired(first):
-            _expect(AllSent, state, fact)
+            expect(AllSent, state.doing, fact)
             return _do_due(state, first, now)
         case _:
             assert_never(fact)
@@ -354,13 +193,6 @@ def _do_due(state: State, first: int, now: float) -> Next:
     if topic is None or state.due_at(topic) > now:
         return state, ()
     return _retry_topic(_later(state, topic, now), topic, first)
-
-
-def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
-    """Returns what is under way, of the kind that the fact answers."""
-    if isinstance(state.doing, kind):
-        return state.doing
-    raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
 def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -> Next:

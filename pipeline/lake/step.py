@@ -41,11 +41,11 @@ other. Each order is answered by a fact, except the last six kinds of orders. Of
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 
 from pipeline.config.lake_types import forms_differ
 from pipeline.config.table_rules import Tiers, rule_of
-from pipeline.errors import Backoff, Definite, InvariantBroken
+from pipeline.errors import Backoff, Definite, InvariantBroken, expect
 from pipeline.journal.entry import Entry
 from pipeline.journal.missing_generations import (
     LostScans,
@@ -72,7 +72,6 @@ from pipeline.lake.state import (
     Ahead,
     Confirming,
     Delivering,
-    Doing,
     Failed,
     Idle,
     IncompleteTables,
@@ -401,8 +400,6 @@ TABLE_BACKOFF: Final = Backoff(1.0, 600.0)
 # How often in a row a table fails before the log reports that it has stopped.
 TIMES_TO_TELL = 3
 
-_D = TypeVar("_D", bound=Doing)
-
 
 def step(state: State, fact: Fact, now: float) -> _Next:
     """Returns the state after a fact, and the orders that follow; `now` in s.
@@ -423,28 +420,28 @@ def _handle(state: State, fact: Fact, now: float) -> _Next:
     """Returns the state after a fact, and the orders for the next batch."""
     match fact:
         case JournalFoundEmpty():
-            _expect(Starting, state, fact)
+            expect(Starting, state.doing, fact)
             return replace(state, doing=Idle()), ()
         case JournalFound(end, sealed) if isinstance(state.doing, Retrying):
             return _search_again(state, end, sealed, now)
         case JournalFound(end, sealed):
-            _expect(Starting, state, fact)
+            expect(Starting, state.doing, fact)
             return _search(state, Searching(end, sealed), end.schemas)
         case TablesFound():
             return _tables_found(state, fact, now)
         case CursorFound() | GapFound() | BeginningFound():
-            return _cursor_answered(state, fact, _expect(Joining, state, fact))
+            return _cursor_answered(state, fact, expect(Joining, state.doing, fact))
         case SegmentSealed(segment):
-            _expect(Idle, state, fact)
+            expect(Idle, state.doing, fact)
             return _read_next_batch(state, segment)
         case BatchRead(batch, late):
-            return _batch_read(state, _expect(ReadingBatch, state, fact).sealed, batch, late, now)
+            return _batch_read(state, expect(ReadingBatch, state.doing, fact).sealed, batch, late, now)
         case TableDelivered():
             return _table_delivered(state, fact, now)
         case TableFailed():
             return _table_failed(state, fact, now)
         case ProgressReported():
-            return _read_next_batch(state, _expect(Confirming, state, fact).sealed)
+            return _read_next_batch(state, expect(Confirming, state.doing, fact).sealed)
         case LakeTimerFired():
             state, repairs = _retry_repairs(state, now)
             state, orders = _retry_due_tables(state, now)
@@ -465,7 +462,7 @@ def _handle(state: State, fact: Fact, now: float) -> _Next:
         case SealingEnded():
             return replace(state, ending=True), ()
         case SparkStopped():
-            _expect(StoppingSpark, state, fact)
+            expect(StoppingSpark, state.doing, fact)
             return replace(state, doing=SinkEnded()), ()
         case _:
             assert_never(fact)
@@ -512,7 +509,7 @@ def _last_sealed(state: State) -> int:
 
 
 def _table_delivered(state: State, fact: TableDelivered, now: float) -> _Next:
-    delivering, so_far = _expect(Delivering, state, fact), state.so_far
+    delivering, so_far = expect(Delivering, state.doing, fact), state.so_far
     table, before = fact.table, so_far.tables[fact.table]
     if fact.after.stopped is None:
         beside = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
@@ -535,13 +532,6 @@ def _work_done(state: State, fact: WorkDone, now: float) -> State:
         so_far=so_far,
         background=background.work_done(state.background, fact.size, now, fact.judgements),
     )
-
-
-def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
-    """Returns what is under way, of the kind that the fact answers."""
-    if isinstance(state.doing, kind):
-        return state.doing
-    raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
 def retry_at(state: State) -> float | None:
@@ -600,7 +590,7 @@ def _cut_off(state: State, at: Checkpoint) -> dict[TableId, str]:
 
 
 def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
-    delivering = _expect(Delivering, state, fact)
+    delivering = expect(Delivering, state.doing, fact)
     so_far = replace(_set_aside(state.so_far, (fact,), now), whole=delivering.batch.after)
     delivering = replace(delivering, left=delivering.left - {fact.table})
     return _continue_delivery(replace(state, so_far=so_far), delivering, now)

@@ -15,7 +15,7 @@ MODULES = sorted(path for top in ("pipeline", "actors") for path in (ROOT / top)
 
 # Each machine has these, in its own folder, and is read with that folder's name.
 MACHINE = frozenset({"State", "Fact", "Order", "start", "step", "timer_at"})
-MACHINE_FILES = frozenset({"state.py", "step.py"})
+MACHINE_FILES = frozenset({"state.py", "facts.py", "orders.py", "step.py"})
 
 # Each of these means one thing in every module, and is called with its module's name: `checkpoint.to_json`.
 CODEC = frozenset({"to_json", "from_json"})

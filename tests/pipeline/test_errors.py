@@ -6,7 +6,15 @@ import pkgutil
 import pytest
 
 import pipeline
-from pipeline.errors import Backoff, Definite, InvariantBroken, TidemarkError, Transient, worst_error
+from pipeline.errors import (
+    Backoff,
+    Definite,
+    InvariantBroken,
+    TidemarkError,
+    Transient,
+    expect,
+    worst_error,
+)
 
 KINDS = (Transient, Definite, InvariantBroken)
 
@@ -46,3 +54,9 @@ def test_of_errors_that_come_together_the_worst_is_acted_on_and_of_equals_the_fi
 def test_the_pause_doubles_up_to_the_longest() -> None:
     backoff = Backoff(0.5, 30.0)
     assert [backoff.pause_s(n) for n in (1, 2, 3, 7, 8, 10_000)] == [0.5, 1.0, 2.0, 30.0, 30.0, 30.0]
+
+
+def test_a_fact_answers_what_a_machine_does() -> None:
+    assert expect(int, 7, "came") == 7
+    with pytest.raises(InvariantBroken, match=r"^str came while 7$"):
+        expect(float, 7, "came")

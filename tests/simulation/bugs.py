@@ -36,11 +36,12 @@ from pipeline.journal.entry import Entry
 from pipeline.kafka import portions
 from pipeline.kafka import position as positions
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.facts import PortionSent, TransactionCommitted
+from pipeline.kafka.orders import SendPortion
 from pipeline.kafka.portions import Portion
 from pipeline.kafka.position import KafkaPosition, SinkPosition
 from pipeline.kafka.state import AllTopicsBut, OpenTransaction, SendingPortion
 from pipeline.kafka.state import State as Sending
-from pipeline.kafka.step import TransactionCommitted
 from pipeline.kafka.transaction_endings import Ending
 from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
@@ -411,7 +412,7 @@ def a_source_transaction_is_divided(patch: Patch) -> None:
     def going_on(state: Sending, sealed: int, opened: OpenTransaction, left: tuple[Portion, ...]) -> object:
         after, orders = original(state, sealed, opened, left)
         return after, tuple(
-            replace(each, most=1) if isinstance(each, kafka_sink.SendPortion) else each for each in orders
+            replace(each, most=1) if isinstance(each, SendPortion) else each for each in orders
         )
 
     patch.setattr(kafka_sink, "_send_next", going_on)
@@ -423,7 +424,7 @@ def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
     def going_on(state: Sending, sealed: int, opened: OpenTransaction, left: tuple[Portion, ...]) -> object:
         after, orders = original(state, sealed, opened, left)
         return after, tuple(
-            replace(each, skip=0) if isinstance(each, kafka_sink.SendPortion) else each for each in orders
+            replace(each, skip=0) if isinstance(each, SendPortion) else each for each in orders
         )
 
     patch.setattr(kafka_sink, "_send_next", going_on)
@@ -472,7 +473,7 @@ def a_statement_has_the_number_of_the_next_transaction(patch: Patch) -> None:
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
     original = kafka_sink._portion_sent
 
-    def sent(state: Sending, fact: kafka_sink.PortionSent, sending: SendingPortion) -> object:
+    def sent(state: Sending, fact: PortionSent, sending: SendingPortion) -> object:
         return original(state, replace(fact, ended=True), sending)
 
     patch.setattr(kafka_sink, "_portion_sent", sent)

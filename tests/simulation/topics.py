@@ -22,6 +22,28 @@ import numpy as np
 from pipeline.journal.entry import Entry
 from pipeline.kafka import position as positions
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.facts import (
+    Fact,
+    KafkaTimerFired,
+    PlacesFound,
+    PortionSent,
+    SegmentPlanned,
+    TopicRefused,
+    TransactionCommitted,
+)
+from pipeline.kafka.orders import (
+    BeginAgain,
+    BeginTransaction,
+    CommitTransaction,
+    ConfirmSegment,
+    Order,
+    PlanSegment,
+    ReportCaughtUp,
+    ReportSetAside,
+    SendHeartbeat,
+    SendNotifications,
+    SendPortion,
+)
 from pipeline.kafka.portions import plan_portions, unsent
 from pipeline.kafka.position import SinkPosition
 from pipeline.kafka.state import (
@@ -32,26 +54,6 @@ from pipeline.kafka.state import (
     SendingPortion,
     State,
     includes,
-)
-from pipeline.kafka.step import (
-    BeginAgain,
-    BeginTransaction,
-    CommitTransaction,
-    ConfirmSegment,
-    Fact,
-    KafkaTimerFired,
-    Order,
-    PlacesFound,
-    PlanSegment,
-    PortionSent,
-    ReportCaughtUp,
-    ReportSetAside,
-    SegmentPlanned,
-    SendHeartbeat,
-    SendNotifications,
-    SendPortion,
-    TopicRefused,
-    TransactionCommitted,
 )
 from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, ending_of, open_parts
 from pipeline.messages.journal import SegmentSealed, StatementPart

@@ -11,9 +11,10 @@ from actors.kafka.segment_rows import SegmentRows
 from actors.kafka.topics import KafkaTopics
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.entry import Entry
+from pipeline.kafka.facts import PortionSent
+from pipeline.kafka.orders import SendPortion
 from pipeline.kafka.portions import Portion
 from pipeline.kafka.state import AllTopicsBut
-from pipeline.kafka.step import PortionSent, SendPortion
 from tests.actors.kafka.test_segment_rows import entry, store
 from tests.actors.kafka.test_sink_calls import Calling
 

@@ -7,6 +7,30 @@ import pytest
 from pipeline.errors import InvariantBroken
 from pipeline.kafka import position as positions
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.facts import (
+    BatchDivided,
+    Fact,
+    KafkaTimerFired,
+    OpenRecordsFound,
+    PlacesFound,
+    PortionSent,
+    SegmentPlanned,
+    TopicRefused,
+    TransactionCommitted,
+)
+from pipeline.kafka.orders import (
+    BeginAgain,
+    BeginTransaction,
+    CommitTransaction,
+    ConfirmSegment,
+    Order,
+    PlanSegment,
+    ReportCaughtUp,
+    ReportSetAside,
+    SendHeartbeat,
+    SendNotifications,
+    SendPortion,
+)
 from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
 from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.state import (
@@ -19,33 +43,7 @@ from pipeline.kafka.state import (
     State,
     includes,
 )
-from pipeline.kafka.step import (
-    AGAIN_AFTER_S,
-    BatchDivided,
-    BeginAgain,
-    BeginTransaction,
-    CommitTransaction,
-    ConfirmSegment,
-    Fact,
-    KafkaTimerFired,
-    OpenRecordsFound,
-    Order,
-    PlacesFound,
-    PlanSegment,
-    PortionSent,
-    PositionLost,
-    ReportCaughtUp,
-    ReportSetAside,
-    RoutesChanged,
-    SegmentPlanned,
-    SendHeartbeat,
-    SendNotifications,
-    SendPortion,
-    TopicRefused,
-    TransactionCommitted,
-    sets_aside,
-    timer_at,
-)
+from pipeline.kafka.step import AGAIN_AFTER_S, PositionLost, RoutesChanged, sets_aside, timer_at
 from pipeline.kafka.topics import Routing
 from pipeline.messages.journal import SegmentSealed
 
