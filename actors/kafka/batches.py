@@ -8,24 +8,19 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 
-from actors.kafka.message_rows import MessageRows
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.refusals import refused_as_messages, refused_as_rows
-from actors.kafka.segment_rows import TableRows
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, ConverterKind, HeaderConverterKind, KafkaSinkSettings
 from pipeline.kafka.avro.avro_format import AVRO
-from pipeline.kafka.avro.wire_format import framed
 from pipeline.kafka.debezium.changed_rows import without
-from pipeline.kafka.debezium.connect_schema import Schema
-from pipeline.kafka.debezium.envelope import Envelope, Messages, Numbers
+from pipeline.kafka.debezium.envelope import Envelope, Messages
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.message_format import MessageFormat, MessagePairs
@@ -35,10 +30,13 @@ from pipeline.kafka.debezium.schema_change import schema_change_messages
 from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.debezium.table_mapping import TableMapping, map_table
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
-from pipeline.kafka.errors import TableRefusal, TopicRefusal
-from pipeline.kafka.messages.partitioner import partitions
-from pipeline.kafka.messages.records import encoded_headers, record_runs
+from pipeline.kafka.errors import TableRefusal
+from pipeline.kafka.messages.message_rows import MessageRows
+from pipeline.kafka.messages.partitioned_records import PartitionedRecords, in_stream_order, partitioned
+from pipeline.kafka.messages.records import record_runs
 from pipeline.kafka.messages.simple_headers import SIMPLE
+from pipeline.kafka.messages.topic_records import Records, RecordSchemas, StreamPlaces, by_topic
+from pipeline.kafka.rows_in_step import TableRows
 from pipeline.kafka.state import Topics, includes
 from pipeline.kafka.topics import Destination, destination_of, topic_of_heartbeats
 from pipeline.messages.journal import StatementPart
@@ -68,86 +66,6 @@ class PartitionBatch:
     topic: str
     partition: int
     records: RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class RecordSchemas:
-    """The Connect schemas of keys and values. Each value has the schema with its number in `of`, or the first one."""
-
-    key: Schema
-    values: tuple[Schema, ...]
-    of: Longs | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPlaces:
-    """The places in the stream of changes, by the journal's SCN and ordinal."""
-
-    scn: Longs
-    ordinal: Longs
-
-    @staticmethod
-    def of(changes: pa.RecordBatch, rows: Numbers) -> "StreamPlaces":
-        """Returns the places of these rows."""
-        scn, ordinal = (np.asarray(changes.column(name), np.int64) for name in ("__scn", "__ordinal"))
-        return StreamPlaces(scn[rows], ordinal[rows])
-
-    def taken(self, rows: Longs) -> "StreamPlaces":
-        """Returns the places of these rows."""
-        return StreamPlaces(self.scn[rows], self.ordinal[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Messages of one topic in their order. `headers`: texts by the header's name, null if a message lacks it.
-
-    `times` (ms since the epoch) and `partitions` are null, or None, if the message has none of its own. `schemas`:
-    those whose ids the messages still lack (`identified`). `places`: those of the rows that the messages are of, None
-    if they are of none.
-    """
-
-    topic: str
-    keys: pa.Array
-    values: pa.Array
-    headers: tuple[tuple[str, pa.Array], ...] = ()
-    times: pa.Array | None = None
-    partitions: pa.Array | None = None
-    schemas: RecordSchemas | None = None
-    places: StreamPlaces | None = None
-
-    @property
-    def nameless(self) -> tuple[tuple[str, Schema], ...]:
-        """Returns the schemas that need ids, of the `key` and of the `value`s."""
-        if self.schemas is None:
-            return ()
-        keyed = self.keys.null_count < len(self.keys)
-        valued = self.values.null_count < len(self.values)
-        keys = (("key", self.schemas.key),) if keyed else ()
-        return (*keys, *(("value", each) for each in self.schemas.values if valued))
-
-    def identified(self, ids: Sequence[int]) -> "Records":
-        """Returns the messages with heads that name their schemas; `ids` are those of `nameless`."""
-        assert self.schemas is not None
-        none = np.zeros(len(self.keys), np.int64)
-        of = none if self.schemas.of is None else self.schemas.of
-        keys, values, keyed = self.keys, self.values, self.keys.null_count < len(self.keys)
-        if keyed:
-            keys = framed(keys, ids[:1], none)
-        if len(ids) > keyed:
-            values = framed(values, ids[keyed:], of)
-        return replace(self, keys=keys, values=values, schemas=None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    """Messages of one topic with their headers as bytes, None if none has any, and each one's time and partition."""
-
-    topic: str
-    keys: pa.Array
-    values: pa.Array
-    headers: pa.Array | None
-    times: Longs
-    partitions: Any
 
 
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
@@ -343,7 +261,7 @@ class MessageBatches:
                 schemas=schemas,
                 places=StreamPlaces.of(of.rows, messages.rows),
             )
-            return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
+            return [records] if messages.topics is None else list(by_topic(records, messages.topics))
 
     def batches_of(
         self, parts: Sequence[Records], count: int, processed_ms: int, most: int | None = None
@@ -356,10 +274,8 @@ class MessageBatches:
         messages are in the order of the stream.
         """
         with refused_as_messages(parts[0].topic):
-            encoded = [_encoded(each, count, processed_ms) for each in parts]
-            records = (
-                encoded[0] if len(parts) == 1 else _in_stream_order(encoded, [each.places for each in parts])
-            )
+            found = [partitioned(each, count, processed_ms) for each in parts]
+            records = found[0] if len(parts) == 1 else in_stream_order(found, [each.places for each in parts])
             waiting = deque(
                 self._of_partition(records, partition, np.flatnonzero(records.partitions == partition), most)
                 for partition in np.unique(records.partitions).tolist()
@@ -372,7 +288,7 @@ class MessageBatches:
                     waiting.rotate(-1)
 
     def _of_partition(
-        self, records: _Encoded, partition: int, rows: Longs, limit: int | None
+        self, records: PartitionedRecords, partition: int, rows: Longs, limit: int | None
     ) -> Iterator[PartitionBatch]:
         """Returns the batches of these rows, which go to one partition."""
         settings = self._settings
@@ -401,7 +317,7 @@ class MessageBatches:
             schemas,
             StreamPlaces.of(of.rows, events.rows),
         )
-        return list(_by_topic(records, events.topics))
+        return list(by_topic(records, events.topics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,112 +344,3 @@ class CountedRows:
             if includes(self.topics, refusal.topic):
                 raise
             return without(changes, self.skipped)
-
-
-def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
-    """Returns the messages of each topic, in their order; `topics` has the topic of each."""
-    for topic in topics.unique().to_pylist():
-        rows = np.flatnonzero(np.asarray(pc.equal(topics, topic)))
-        at = pa.array(rows)
-        headers = tuple((name, texts.take(at)) for name, texts in records.headers)
-        times, partitions_ = (
-            None if each is None else each.take(at) for each in (records.times, records.partitions)
-        )
-        schemas, places = records.schemas, records.places
-        if schemas is not None and schemas.of is not None:
-            schemas = replace(schemas, of=schemas.of[rows])
-        yield Records(
-            topic,
-            records.keys.take(at),
-            records.values.take(at),
-            headers,
-            times,
-            partitions_,
-            schemas,
-            None if places is None else places.taken(rows),
-        )
-
-
-def _encoded(records: Records, count: int, processed_ms: int) -> _Encoded:
-    times = np.full(len(records.keys), processed_ms, np.int64)
-    if records.times is not None:
-        times = np.asarray(pc.fill_null(records.times, processed_ms))
-    return _Encoded(
-        records.topic,
-        records.keys,
-        records.values,
-        _headers(records),
-        times,
-        _places(records, count),
-    )
-
-
-def _in_stream_order(parts: Sequence[_Encoded], places: Sequence[StreamPlaces | None]) -> _Encoded:
-    """Returns the messages of all parts. Those of one row stay in their order."""
-    there = [each for each in places if each is not None]
-    assert len(there) == len(parts)
-    scn, ordinal = (np.concatenate([getattr(each, name) for each in there]) for name in ("scn", "ordinal"))
-    order = np.lexsort((ordinal, scn))
-    at = pa.array(order)
-
-    def joined(name: str, none: pa.DataType) -> pa.Array | None:
-        """None if no part has it."""
-        columns = [getattr(part, name) for part in parts]
-        if all(column is None for column in columns):
-            return None
-        filled = [
-            pa.nulls(len(part.keys), none) if column is None else column
-            for part, column in zip(parts, columns, strict=True)
-        ]
-        if len({column.type for column in filled}) > 1:
-            filled = [column.cast(pa.large_binary()) for column in filled]
-        return pa.concat_arrays(filled).take(at)
-
-    return _Encoded(
-        parts[0].topic,
-        joined("keys", pa.string()),
-        joined("values", pa.string()),
-        joined("headers", pa.binary()),
-        np.concatenate([part.times for part in parts])[order],
-        np.concatenate([part.partitions for part in parts])[order],
-    )
-
-
-def _places(records: Records, count: int) -> Any:
-    """Returns the partition of each message: its own, or that of its key."""
-    places = _partitions(records.keys, count)
-    if records.partitions is None:
-        return places
-    said = np.asarray(pc.fill_null(records.partitions.cast(pa.int64()), pa.array(places, pa.int64())))
-    if np.any((said < 0) | (said >= count)):
-        raise TopicRefusal(
-            records.topic,
-            f"it has {count} partitions, and a message names another one; create it with more, or see to "
-            "kafka.outboxes.table_fields_additional_placement",
-        )
-    return said
-
-
-def _partitions(keys: pa.Array, count: int) -> Any:
-    """Returns the partition of each key. Without one it is the first, which keeps the order of the table's changes."""
-    if count == 1 or keys.null_count == len(keys):
-        return np.zeros(len(keys), np.int32)
-    found = partitions(pc.fill_null(keys, pa.scalar(b"").cast(keys.type)), count)
-    return np.where(np.asarray(keys.is_valid()), found, 0)
-
-
-def _headers(records: Records) -> pa.Array | None:
-    """Returns the headers of each record, null if it has none; None if no record has any."""
-    count = len(records.keys)
-    there = [
-        (name, texts.cast(pa.binary()).to_pylist())
-        for name, texts in records.headers
-        if texts.null_count < count
-    ]
-    if not there:
-        return None
-    found: list[bytes | None] = [None] * count
-    some = np.logical_or.reduce([np.asarray(texts.is_valid()) for _, texts in records.headers])
-    for row in np.flatnonzero(some).tolist():
-        found[row] = encoded_headers([(name, texts[row]) for name, texts in there if texts[row] is not None])
-    return pa.array(found, pa.binary())

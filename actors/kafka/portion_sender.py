@@ -10,20 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from actors.journal.store import JournalReader
-from actors.kafka.batches import MessageBatches, Records
-from actors.kafka.message_rows import Gathered, GatheredRows, MessageRows
+from actors.kafka.batches import MessageBatches
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.refusals import position_refused, refused_as_messages
 from actors.kafka.schema_registry import SchemaRegistry
-from actors.kafka.segment_rows import InStep, SegmentRows, all_in_step
+from actors.kafka.segment_rows import SegmentRows
 from actors.kafka.sink_calls import SinkCalls
 from actors.kafka.topics import KafkaTopics
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka.debezium.transactions import MessageOrders
 from pipeline.kafka.facts import PortionSent
+from pipeline.kafka.messages.message_rows import Gathered, GatheredRows, MessageRows
+from pipeline.kafka.messages.topic_records import Records
 from pipeline.kafka.orders import SendPortion
 from pipeline.kafka.portions import Portion, unsent
+from pipeline.kafka.rows_in_step import InStep, all_in_step
 from pipeline.kafka.state import Topics, includes
 from pipeline.kafka.topics import Routing
 from pipeline.kafka.transaction_endings import TopicPart

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.kafka.batches import Records
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.kafka.avro.avro_schema import avro_text
+from pipeline.kafka.messages.topic_records import Records
 from tests.servers.debezium_java import run_java
 
 PREFIX = "dbserver1"

@@ -1,1 +1,1 @@
-"""Messages as Kafka's records: partitions, headers, and the bytes of record batches."""
+"""Messages in columns, and as Kafka's records: partitions, headers, and the bytes of record batches."""

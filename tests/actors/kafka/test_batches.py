@@ -9,9 +9,7 @@ import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
 from actors.kafka import batches
-from actors.kafka.batches import MessageBatches, Records, StreamPlaces
-from actors.kafka.message_rows import MessageRows
-from actors.kafka.segment_rows import TableRows
+from actors.kafka.batches import MessageBatches
 from pipeline.config.message_routes import TopicRoute
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
@@ -19,6 +17,9 @@ from pipeline.config.unwrapping import Unwrap
 from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TableRefusal, TopicRefusal
+from pipeline.kafka.messages.message_rows import MessageRows
+from pipeline.kafka.messages.topic_records import Records, StreamPlaces
+from pipeline.kafka.rows_in_step import TableRows
 from pipeline.kafka.state import AllTopicsBut, OneTopic
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_filter import TableFilter
@@ -80,15 +81,6 @@ def test_tables_share_a_topic_by_a_route_or_by_what_their_rows_say() -> None:
     assert len({plain.sharing(table) for table in (one, two, three)}) == 3
 
 
-@pytest.mark.parametrize("number", [COUNT, -1, 1 << 40])
-def test_a_partition_that_is_not_there_is_its_topics_refusal(number: int) -> None:
-    said = pa.array([0, number], pa.int64())
-    records = Records("t", pa.array(["a", "b"]), pa.array(["a", "b"]), partitions=said)
-    making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
-    with pytest.raises(TopicRefusal, match="t: it has 3 partitions, and a message names another one"):
-        next(making.batches_of([records], COUNT, 1))
-
-
 ERRORS = [
     pa.ArrowInvalid("Integer value 4711 not in range"),
     OverflowError("4711"),
@@ -139,7 +131,7 @@ def test_no_error_of_making_a_topics_messages_is_one_of_all_topics(
     making = MessageBatches(KafkaSinkSettings(("k:1",), "p", notification_sink_topic_name="n"))
     records = Records("t", pa.array(["a"]), pa.array(["a"]))
     works: dict[tuple[str, str], Callable[[], object]] = {
-        ("partitions", "t"): lambda: list(making.batches_of([records], COUNT, 1)),
+        ("partitioned", "t"): lambda: list(making.batches_of([records], COUNT, 1)),
         ("record_runs", "t"): lambda: list(making.batches_of([records], COUNT, 1)),
         ("transaction_messages", "p.transaction"): lambda: making.marks(ChangedRows.of([])),
         ("notification_messages", "n"): lambda: making.notifications([], 1),

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from actors.journal.store import JournalStore
-from actors.kafka import segment_rows
 from actors.kafka.portion_sender import PortionSender, routing_of
 from actors.kafka.segment_rows import SegmentRows
 from actors.kafka.topics import KafkaTopics
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.entry import Entry
+from pipeline.kafka import rows_in_step
 from pipeline.kafka.facts import PortionSent
 from pipeline.kafka.orders import SendPortion
 from pipeline.kafka.portions import Portion
@@ -25,7 +25,7 @@ async def test_what_comes_before_a_portions_rows_is_read_before_the_first_messag
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start within a segment reads over the rows that were sent. The broker's time must not run meanwhile."""
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 1)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", 1)
     settings = KafkaSinkSettings(("localhost:9092",), "shop", provide_transaction_metadata=True)
     actor, done = Calling(), list[str]()
     rows = SegmentRows(store, lambda: done.append("read"))

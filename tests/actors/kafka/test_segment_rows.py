@@ -12,18 +12,20 @@ import pytest
 from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
 from actors.kafka.batches import MessageBatches
-from actors.kafka.segment_rows import SegmentRows, Sharing, TableRows, _few_at_once, all_in_step
+from actors.kafka.segment_rows import SegmentRows
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
+from pipeline.kafka import rows_in_step
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.portions import Capacity, Portion, statements_of
+from pipeline.kafka.rows_in_step import Sharing, TableRows, all_in_step
 from pipeline.kafka.state import AllTopicsBut
 from pipeline.messages.journal import Append, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
-from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Integer
@@ -84,7 +86,7 @@ ALL = [
 def test_rows_come_in_the_order_of_the_stream(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together)
     rows = SegmentRows(store)
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
     assert whole == Portion(1, 5, 50, sum(file.bytes for file in entry.files))
@@ -96,7 +98,7 @@ def test_rows_come_in_the_order_of_the_stream(
 def test_tables_that_may_share_a_topic_are_read_in_step(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together)
     parts = [
         part(number, begin, end, schema)
         for number in range(3)
@@ -142,9 +144,9 @@ def test_a_number_of_rows_in_step_means_the_same_rows_however_many_are_read_at_o
         )
     )
     entry, portion = store.entry(1), Portion(1, 1, 10)
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together[0])
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together[0])
     first = ids(next(SegmentRows(store).rows(entry, portion, all_in_step)))
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together[1])
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together[1])
     rest = SegmentRows(store).rows(entry, portion, all_in_step, len(first))
     assert sorted(first + [row for parts in rest for row in ids(parts)]) == list(range(10))
 
@@ -155,7 +157,7 @@ def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch, together: int, sharing: Sharing
 ) -> None:
     """The file of the first columns has rows from before and after those of the second."""
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together)
     wider = replace(ITEMS, columns=(Column("id", Integer(8, unsigned=True), nullable=False),))
     parts = [part(n, 0, 3, wider if n % 2 else ITEMS) for n in range(5)]
     sealed = Append(tuple(parts), Checkpoint(position(5), scn=50, schemas={ITEMS.table: ITEMS}))
@@ -168,28 +170,6 @@ def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
     for order in (portions, [Portion(1, 50, 15)]):
         read = [row for portion in order for each in rows.rows(entry, portion, sharing) for row in ids(each)]
         assert read == [10 * n + i for n in range(5) for i in range(3)]
-
-
-def test_rows_of_many_tables_come_few_at_once_and_an_updates_two_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
-
-    def rows_of(schema: TableSchema, *rows: tuple[int, str]) -> TableRows:
-        columns = {
-            "__ordinal": [at for at, _ in rows],
-            "__op": [op for _, op in rows],
-            "__scn": [1] * len(rows),
-        }
-        return TableRows(schema, pa.RecordBatch.from_pydict(columns))
-
-    items = rows_of(ITEMS, (0, "c"), (1, "c"), (4, "d"), (5, "u"), (8, "d"))
-    orders = rows_of(ORDERS, (2, "b"), (3, "u"), (6, "d"), (7, "d"), (9, "c"))
-    found = [
-        [place[1] for each in parts for place in places(each)] for parts in _few_at_once((items, orders))
-    ]
-    assert [sorted(each) for each in found] == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    assert [len(each.rows) for parts in _few_at_once((items,)) for each in parts] == [5]
 
 
 def test_a_run_that_was_begun_in_another_order_is_read_again(store: JournalStore, entry: Entry) -> None:
@@ -218,7 +198,7 @@ def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry,
 def test_plannedin_their_order_read_the_files_once_and_any_other_portion_is_read_again(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together)
     rows = SegmentRows(store)
     portions = rows.plan(entry, 0, Capacity(10), split=False)
     opened = counted_openings(store, monkeypatch)
@@ -239,7 +219,7 @@ def test_plannedin_their_order_read_the_files_once_and_any_other_portion_is_read
 def test_a_run_that_is_read_in_parts_reads_the_files_once(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together)
     whole = Portion(1, 5, 50)
     expected = [ids(parts) for parts in SegmentRows(store).rows(entry, whole, str)]
     opened = counted_openings(store, monkeypatch)
@@ -258,14 +238,14 @@ def test_a_run_that_is_read_in_parts_reads_the_files_once(
 def test_a_run_is_read_again_where_another_place_or_a_failure_is_between(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", 3)
     rows, whole = SegmentRows(store), Portion(1, 5, 50)
     first = ids(next(rows.rows(entry, whole, str)))
     assert read(rows, entry, whole) == ALL
     part = rows.rows(entry, whole, str)
     assert ids(next(part)) == first
     with monkeypatch.context() as broken:
-        broken.setattr(segment_rows, "_end", lambda *_: 1 / 0)
+        broken.setattr(rows_in_step, "_end", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             next(part)
     assert read(rows, entry, whole, skip=len(first)) == ALL[len(first) :]
@@ -275,7 +255,7 @@ def test_each_batch_that_a_call_reads_is_a_sign_that_it_advances(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call may read a whole segment: to skip rows, to plan portions, and to count a transaction's messages."""
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", 3)
     monkeypatch.setattr(segment_rows, "_NARROW", 3)
     signs = list[None]()
     rows, whole = SegmentRows(store, lambda: signs.append(None)), Portion(1, 5, 50)
@@ -311,7 +291,7 @@ def counted_openings(store: JournalStore, monkeypatch: pytest.MonkeyPatch) -> li
 def test_a_batch_of_many_bytes_comes_in_pieces(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_rows, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(rows_in_step, "_MOST_BYTES", 1000)
     parts = list(SegmentRows(store).rows(entry, Portion(1, 1, 10), str))
     assert len(parts) > 1 and all(part.rows.nbytes <= 1000 for (part,) in parts)
     assert [id_ for each in parts for id_ in ids(each)] == list(range(10))

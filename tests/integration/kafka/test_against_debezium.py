@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
-from actors.kafka.batches import MessageBatches, Records
-from actors.kafka.segment_rows import TableRows
+from actors.kafka.batches import MessageBatches
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
@@ -38,6 +37,8 @@ from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.messages.records import NO_VALUE
+from pipeline.kafka.messages.topic_records import Records
+from pipeline.kafka.rows_in_step import TableRows
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.schema.known_schemas import KnownSchemas

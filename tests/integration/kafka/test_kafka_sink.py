@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from actors.kafka import segment_rows
 from actors.kafka.segment_rows import SegmentRows
 from actors.kafka_sink import KafkaSink
 from actors.service.assembly import Assembly
@@ -24,7 +23,7 @@ from pipeline.config.message_routes import TopicRoute
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings, Settings
 from pipeline.config.unwrapping import Unwrap
-from pipeline.kafka import step
+from pipeline.kafka import rows_in_step, step
 from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
@@ -573,7 +572,7 @@ async def test_a_start_amid_a_split_transaction_skips_slowly_what_was_sent(
     metadata: bool,
 ) -> None:
     """It takes longer than the sink's patience, and longer than a Kafka transaction may."""
-    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 2)
+    monkeypatch.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", 2)
     more: dict[str, Any] = {"transaction_timeout_s": 2.0, "provide_transaction_metadata": metadata}
     settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=8, **more)
     assert settings.kafka is not None

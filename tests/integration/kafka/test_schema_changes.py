@@ -11,12 +11,13 @@ from typing import Any, Final
 import fastavro
 import pytest
 
-from actors.kafka.batches import MessageBatches, Records
+from actors.kafka.batches import MessageBatches
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.coordinator.handle_schemas import statement_parts
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.kafka.messages.topic_records import Records
 from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.messages.journal import StatementPart
 from pipeline.schema.known_schemas import KnownSchemas

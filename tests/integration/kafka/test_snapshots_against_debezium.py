@@ -15,13 +15,13 @@ from typing import Any, Final
 import pytest
 
 from actors.kafka.batches import MessageBatches
-from actors.kafka.segment_rows import TableRows
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.message_handling import TimePrecision
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.journal.change_rows import chunk_changes
+from pipeline.kafka.rows_in_step import TableRows
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import ChunkId
 from tests.integration.kafka.test_against_debezium import (

@@ -9,8 +9,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from actors.kafka.segment_rows import ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES
 from pipeline.kafka.debezium.transactions import TransactionBlocks
+from pipeline.kafka.rows_in_step import ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # No more bytes are joined, since a column of texts has less than 2 GiB. One row may have more.
@@ -31,7 +31,7 @@ Gathered = tuple[MessageRows, ...]
 
 
 class GatheredRows:
-    """Holds rows until they are many, a table's in their order. TOGETHER and TOGETHER_BYTES bound all of them."""
+    """Holds rows, a table's in their order, until they are ROWS_CONVERTED_TOGETHER or TOGETHER_BYTES."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[MessageRows]] = {}

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.kafka import message_rows, segment_rows
-from actors.kafka.message_rows import Gathered, GatheredRows, MessageRows
+from pipeline.kafka import rows_in_step
 from pipeline.kafka.debezium.transactions import TransactionBlocks
+from pipeline.kafka.messages import message_rows
+from pipeline.kafka.messages.message_rows import Gathered, GatheredRows, MessageRows
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
 
@@ -52,7 +53,7 @@ def test_tables_that_may_share_a_topic_stay_together_and_a_new_form_is_a_part_of
 
 
 def test_no_more_is_held_than_becomes_messages_at_once() -> None:
-    held, most = GatheredRows(), segment_rows.ROWS_CONVERTED_TOGETHER
+    held, most = GatheredRows(), rows_in_step.ROWS_CONVERTED_TOGETHER
     assert not held.add("items", [part(ITEMS, 0, most - 2)]) and not held.add("orders", [part(ORDERS, 0, 1)])
     [[(_, items)], [(_, orders)]] = found(held.add("items", [part(ITEMS, most - 2, 1)]))
     assert (len(items), len(orders)) == (most - 1, 1)
@@ -60,7 +61,7 @@ def test_no_more_is_held_than_becomes_messages_at_once() -> None:
 
 
 def test_rows_of_many_bytes_are_not_held() -> None:
-    rows = pa.RecordBatch.from_arrays([pa.array(["x" * segment_rows.TOGETHER_BYTES])], names=["id"])
+    rows = pa.RecordBatch.from_arrays([pa.array(["x" * rows_in_step.TOGETHER_BYTES])], names=["id"])
     assert GatheredRows().add("items", [MessageRows(ITEMS, rows)]) == [(MessageRows(ITEMS, rows),)]
 
 
