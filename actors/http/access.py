@@ -150,20 +150,20 @@ class TokenBucket:
     """A token bucket: `burst` actions at once, and `per_s` more each second."""
 
     def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
-        self._per_s = per_s
+        self.per_s: Final = per_s
         self._burst = burst
         self._clock = clock
         self._left = float(burst)
         self._at = clock()
 
-    def take(self) -> bool:
-        """Whether there's one left, which is taken."""
+    def take(self, count: float = 1.0) -> bool:
+        """Whether there are so many left, which are taken."""
         now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
+        self._left = min(self._burst, self._left + (now - self._at) * self.per_s)
         self._at = now
-        if self._left < 1:
+        if self._left < count:
             return False
-        self._left -= 1
+        self._left -= count
         return True
 
 

@@ -54,6 +54,7 @@ class AppliedWatch:
         )
         self._metrics = metrics
         self._waiters = Waiters(settings.tables)
+        self._waiting = 0
         self._numbers = count()
         # Of those who have no answer yet.
         self._futures: dict[int, asyncio.Future[Answer | NotYetApplied]] = {}
@@ -84,16 +85,18 @@ class AppliedWatch:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer | NotYetApplied] = loop.create_future()
         self._futures[number] = future
+        self._waiting += query.counts_as
         late = loop.call_later(query.timeout_s, self._end_wait, number)
         try:
-            if len(self._waiters) > MOST_WAITERS:
-                raise TooManyWait(f"{MOST_WAITERS} wait already")
+            if self._waiting > MOST_WAITERS:
+                raise TooManyWait("as many wait already as there's room for")
             if self._waiters.unconfirmed(query.gtid_set):
                 self._confirm(number)
             # With nothing in between, all that one progress answers run in the loop's next turn, and are written in it.
             return await future
         finally:
             late.cancel()
+            self._waiting -= query.counts_as
             self._unconfirmed.discard(number)
             if self._futures.pop(number, None) is not None:
                 self._waiters.withdraw(number)

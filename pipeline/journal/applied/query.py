@@ -14,6 +14,9 @@ from pipeline.schema.table_schema import TableId
 WAIT_S: Final = 30.0
 LONGEST_WAIT_S: Final = 600.0
 
+# A request with more bytes of parameters counts as several: one for each so many.
+COUNTED_BYTES: Final = 400
+
 _PARAMETERS: Final = ("gtid_set", "through", "tables", "timeout_s")
 
 
@@ -23,12 +26,16 @@ class MalformedAppliedQuery(Definite):
 
 @dataclass(frozen=True, slots=True)
 class AppliedQuery:
-    """Whether all of these transactions have come so far, for these tables; None for every captured one."""
+    """Whether all of these transactions have come so far, for these tables; None for every captured one.
+
+    `counts_as`: as how many it counts among those who wait.
+    """
 
     gtid_set: GtidSet
     through: Through
     tables: frozenset[TableId] | None
     timeout_s: float = WAIT_S
+    counts_as: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ def parse_applied_query(parameters: Mapping[str, str], there: frozenset[Through]
         _through(parameters.get("through", Through.LAKE), there),
         _tables(parameters["tables"]) if "tables" in parameters else None,
         _timeout(parameters.get("timeout_s", str(WAIT_S))),
+        max(1, sum(map(len, parameters.values())) // COUNTED_BYTES),
     )
 
 

@@ -66,6 +66,8 @@ def test_a_bucket_gives_so_many_at_once_and_then_so_many_a_second() -> None:
     assert [bucket.take() for _ in range(2)] == [True, False]
     now += 3600
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    now += 3600
+    assert [bucket.take(1.5) for _ in range(3)] == [True, True, False]
 
 
 def test_a_token_that_changes_in_its_file_holds_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import aiohttp
 import pytest
@@ -19,7 +19,7 @@ from actors.http.access import HEADERS, Access, TokenBucket
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.connections import LONGEST_LINE, ConnectionLimits
 from actors.http.routes import ROUTES
-from actors.http.server import LIMITS, HttpServer
+from actors.http.server import LIMITS, WAITS_PER_S, HttpServer
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -42,7 +42,7 @@ from pipeline.config.settings import (
 from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import Through
-from pipeline.journal.applied.query import Applied
+from pipeline.journal.applied.query import COUNTED_BYTES, Applied
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.messages.topology import EDGES, GROUPS, Group, inbox
@@ -536,6 +536,43 @@ async def test_all_that_a_delivery_answers_is_made_in_one_turn_and_written_in_th
             client.close()
 
 
+LARGE_SET = "a:" + ":".join(map(str, range(20_001, 30_001, 2)))
+
+
+async def test_a_large_gtid_set_counts_as_several_requests(tmp_path: Path) -> None:
+    """Its transactions are parsed in the thread that captures."""
+    async with served(tmp_path) as bench:
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
+        (applied,) = (each for each in bench.server._bucket_of if "applied" in str(each))
+        bench.server._bucket_of[applied] = TokenBucket(WAITS_PER_S, 100, lambda: 0.0)
+        large, small = (applied_path(each, timeout_s="0") for each in (LARGE_SET, "a:8"))
+        assert [(await bench.get(large))[0] for _ in range(2)] == [504, 429]
+        left = 100 - int(len(unquote(large)) / COUNTED_BYTES) - 1
+        assert [(await bench.get(small))[0] for _ in range(left + 1)] == [504] * left + [429]
+        bench.server._buckets[Access.READ] = TokenBucket(LIMITS[Access.READ][1], 10, lambda: 0.0)
+        translated = f"/translate?since={gtids(LARGE_SET).on_one_line}"
+        assert [(await bench.get(path))[0] for path in [translated] * 2 + ["/events"] * 3] == [
+            *(503, 429),
+            *(200, 200, 429),
+        ]
+
+
+async def test_a_large_gtid_set_counts_as_several_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applied_watch, "MOST_WAITERS", 100)
+    async with served(tmp_path) as bench:
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
+        waits = asyncio.create_task(bench.get(applied_path(LARGE_SET)))
+        await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
+        assert (await bench.get(applied_path(LARGE_SET, timeout_s="0")))[0] == 429
+        assert (await bench.get(applied_path("a:8", timeout_s="0")))[0] == 504
+        bench.applied.journal_progressed(sealed(6, LARGE_SET))
+        bench.applied.consumer_reached(Through.LAKE, delivered(6, LARGE_SET))
+        assert (await waits)[0] == 200
+        assert (await bench.get(applied_path("a:8", timeout_s="0")))[0] == 504
+
+
 async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -545,6 +582,6 @@ async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
         waits = asyncio.create_task(bench.get(applied_path("a:8")))
         await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
         status, text = await bench.get(applied_path("a:7"))
-        assert (status, json.loads(text)) == (429, {"error": "1 wait already"})
+        assert (status, json.loads(text)) == (429, {"error": "as many wait already as there's room for"})
     status, text = await waits
     assert (status, json.loads(text)) == (503, {"error": "the service is stopping"})

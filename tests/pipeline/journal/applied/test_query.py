@@ -27,6 +27,14 @@ def test_tables_are_listed_and_quoted_as_a_report_has_them() -> None:
     assert (asked.through, asked.timeout_s) == (Through.JOURNAL, 0.0)
 
 
+def test_one_with_many_bytes_of_parameters_counts_as_several() -> None:
+    gaps = f"{gtids('a:1')}" + "".join(f":{number}" for number in range(101, 1000, 2))
+    for text, count in ((SET, 1), (gaps, 4)):
+        assert parse_applied_query({"gtid_set": text}, THERE).counts_as == count
+    tables = ",".join(["shop.orders"] * 100)
+    assert parse_applied_query({"gtid_set": SET, "tables": tables}, THERE).counts_as == 3
+
+
 @given(st.sets(st.builds(TableId, st.text("ab.,` é", min_size=1), st.text("c.,`", min_size=1)), min_size=1))
 def test_the_name_that_a_report_has_is_read(tables: set[TableId]) -> None:
     quoted = (".".join("`" + name.replace("`", "``") + "`" for name in (t.database, t.name)) for t in tables)
