@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from actors.http.shared_report import SharedReport
 from actors.runtime.actor import StatusJson
 from actors.status.status_board import StatusBoard
 
@@ -46,6 +47,7 @@ class Followers:
         self._controlled = controlled
         self._followers = 0
         self._shown: BoardView | None = None
+        self.listed = SharedReport(self._listed)
         self._ended = asyncio.Event()
 
     @contextmanager
@@ -68,6 +70,11 @@ class Followers:
             kept = {name: old if (old := before.get(name)) == new else new for name, new in named.items()}
             self._shown = BoardView(self.board.looks, overview, self.board.last_point(), kept)
         return self._shown
+
+    async def _listed(self) -> tuple[dict[str, StatusJson], str]:
+        """Returns all tables, and their JSON."""
+        tables = self.shown().tables
+        return tables, _json(list(tables.values()))
 
     async def next_look(self) -> bool:
         """Waits until there may be something new; returns False if there won't be any more."""
@@ -96,36 +103,30 @@ class Follower:
         self._tables: dict[str, StatusJson] = {}
         self._event = 0
 
-    def begin(self) -> bytes:
+    async def begin(self) -> bytes:
         """All of it."""
-        shown = self._live.shown()
-        self._tables = shown.tables
-        return _message(
-            "begin",
-            {
-                "name": self._board.name,
-                "controlled": self._controlled,
-                "overview": shown.overview,
-                "history": self._board.freshness()["history"],
-                "tables": list(shown.tables.values()),
-                "events": self._events(),
-            },
-        )
+        self._tables, listed = await self._live.listed.get()
+        rest = {
+            "name": self._board.name,
+            "controlled": self._controlled,
+            "overview": self._live.shown().overview,
+            "history": self._board.history(),
+            "events": self._events(),
+        }
+        return _message("begin", f'{{"tables":{listed},{_json(rest)[1:]}')
 
     def step(self) -> bytes:
         """What's new."""
         shown = self._live.shown()
         before, self._tables = self._tables, shown.tables
-        return _message(
-            "step",
-            {
-                "overview": shown.overview,
-                "point": shown.point,
-                "tables": [table for name, table in shown.tables.items() if before.get(name) is not table],
-                "gone": sorted(before.keys() - shown.tables.keys()),
-                "events": self._events(),
-            },
-        )
+        step = {
+            "overview": shown.overview,
+            "point": shown.point,
+            "tables": [table for name, table in shown.tables.items() if before.get(name) is not table],
+            "gone": sorted(before.keys() - shown.tables.keys()),
+            "events": self._events(),
+        }
+        return _message("step", _json(step))
 
     def _events(self) -> list[StatusJson]:
         events = self._board.recent.last(self._event)
@@ -134,5 +135,9 @@ class Follower:
         return events
 
 
-def _message(event: str, data: StatusJson) -> bytes:
-    return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+def _json(told: StatusJson | list[StatusJson]) -> str:
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _message(event: str, data: str) -> bytes:
+    return f"event: {event}\ndata: {data}\n\n".encode()

@@ -11,8 +11,9 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -34,6 +35,7 @@ from actors.http.databus_relay import DatabusRelay
 from actors.http.error_answers import Handler, error_answer, refusing, unread_journal
 from actors.http.event_stream import FOLLOWER_PATIENCE_S, Followers, TooManyFollowers
 from actors.http.journal_files import JournalFiles
+from actors.http.shared_report import JsonReport, SharedReport, shared_json
 from actors.http.tls_listener import TlsListener
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
@@ -116,6 +118,8 @@ class HttpServer:
         self._address_file = address_file
         self._board = board
         self._metrics = metrics
+        # With a thousand tables it takes a quarter of a second, for which nothing else may wait.
+        self._metrics_report = SharedReport(partial(asyncio.to_thread, metrics.text))
         self._signals = signals
         self._applied = applied
         self._changes = changes
@@ -189,6 +193,8 @@ class HttpServer:
     def _route(self, app: web.Application) -> None:
         """Have each route of the definition answered."""
         board = self._board
+        snapshots = shared_json(lambda: {"snapshots": board.snapshots()})
+        tables = shared_json(lambda: {"tables": board.tables()})
         handlers: dict[str, Handler] = {
             "page": self._page,
             "file": self._file,
@@ -196,16 +202,16 @@ class HttpServer:
             "livez": self._livez,
             "readyz": self._readyz,
             "metrics": self._metrics_text,
-            "status": _answer_with(board.status),
-            "position": _answer_with(board.position),
-            "freshness": _answer_with(board.freshness),
-            "snapshots": _answer_with(lambda: {"snapshots": board.snapshots()}),
-            "snapshot": _answer_with_one(board.snapshots, "id"),
-            "tables": _answer_with(lambda: {"tables": board.tables()}),
-            "table": _answer_with_one(board.tables, "table"),
-            "events": _answer_with(lambda: {"events": board.recent.last()}),
+            "status": _answer_with(shared_json(board.status)),
+            "position": _answer_with(shared_json(board.position)),
+            "freshness": _answer_with(shared_json(board.freshness)),
+            "snapshots": _answer_with(snapshots),
+            "snapshot": _answer_with_one(snapshots, "snapshots", "id"),
+            "tables": _answer_with(tables),
+            "table": _answer_with_one(tables, "tables", "table"),
+            "events": _answer_with(shared_json(lambda: {"events": board.recent.last()})),
             "live": self._follow,
-            "signals": _answer_with(lambda: {"signals": board.signals()}),
+            "signals": _answer_with(shared_json(lambda: {"signals": board.signals()})),
             "signal_state": self._signal_state,
             "signal": self._signal,
             "applied": self._wait_applied,
@@ -303,9 +309,9 @@ class HttpServer:
         return web.json_response({"ready": not reasons, "reasons": told}, status=503 if reasons else 200)
 
     async def _metrics_text(self, _: web.Request) -> web.Response:
-        # With a thousand tables it takes a quarter of a second, for which nothing else may wait.
-        text = await asyncio.to_thread(self._metrics.text)
-        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+        return web.Response(
+            body=await self._metrics_report.get(), headers={"Content-Type": "text/plain; version=0.0.4"}
+        )
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -313,7 +319,7 @@ class HttpServer:
                 answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
                 await answer.prepare(request)
                 try:
-                    await _write(answer, follower.begin())
+                    await _write(answer, await follower.begin())
                     while await self._live.next_look():
                         await _write(answer, follower.step())
                 except (ConnectionError, TimeoutError):
@@ -439,21 +445,22 @@ class HttpServer:
         )
 
 
-def _answer_with(tell: Callable[[], dict[str, Any]]) -> Handler:
+def _answer_with(shared: SharedReport[JsonReport]) -> Handler:
     """Answers with the report."""
 
     async def handle(_: web.Request) -> web.Response:
-        return web.json_response(tell())
+        text = (await shared.get()).text
+        return web.Response(body=text, headers={"Content-Type": "application/json; charset=utf-8"})
 
     return handle
 
 
-def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Handler:
-    """Answers with the last item of the report that has the name in the path."""
+def _answer_with_one(shared: SharedReport[JsonReport], listed: str, key: str) -> Handler:
+    """Answers with the last item of the report's list that has the name in the path."""
 
     async def handle(request: web.Request) -> web.Response:
-        name = request.match_info[key]
-        found = next((each for each in reversed(tell()) if each[key] == name), None)
+        name, told = request.match_info[key], (await shared.get()).told
+        found = next((each for each in reversed(told[listed]) if each[key] == name), None)
         return error_answer(404, f"no such {key} is known") if found is None else web.json_response(found)
 
     return handle

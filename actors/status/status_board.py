@@ -142,10 +142,14 @@ class StatusBoard:
         """How old what can be read is, and how that was in the last minutes."""
         return {
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
-            "freshness_seconds": self._reports().get(Name.SPARK_SINK, {}).get("freshness_seconds"),
+            "freshness_seconds": self._report(Name.SPARK_SINK).get("freshness_seconds"),
             "undelivered_seconds": round(self._waits_s, 1),
-            "history": self._history.points(),
+            "history": self.history(),
         }
+
+    def history(self) -> list[StatusJson]:
+        """Each second of the last minutes."""
+        return self._history.points()
 
     def last_point(self) -> StatusJson | None:
         """The newest second of the history."""
@@ -153,7 +157,7 @@ class StatusBoard:
 
     def snapshots(self) -> list[StatusJson]:
         """The snapshots under way and the last that have ended, the oldest first; no keys."""
-        return self._snapshots(self._reports().get(Name.WATERMARK_COORDINATOR, {}))
+        return self._snapshots(self._report(Name.WATERMARK_COORDINATOR))
 
     def _snapshots(self, capture: StatusJson) -> list[StatusJson]:
         return [
@@ -207,16 +211,18 @@ class StatusBoard:
 
     def signals(self) -> list[StatusJson]:
         """How far the last signals have come, the newest last."""
-        told: list[StatusJson] = self._reports().get(Name.SIGNAL_LISTENER, {}).get("signals", [])
+        told: list[StatusJson] = self._report(Name.SIGNAL_LISTENER).get("signals", [])
         return told
 
     def _reports(self) -> dict[Name, StatusJson]:
-        """What each actor says of itself; one that fails to says nothing."""
+        """What each actor says of itself."""
+        return {name: self._report(name) for name in self._supervisor.actors}
+
+    def _report(self, name: Name) -> StatusJson:
+        """What an actor says of itself; one that isn't there, or fails to, says nothing."""
         nothing: StatusJson = {}
-        return {
-            name: value_or(f"{name.value}.status", actor.status, nothing)
-            for name, actor in self._supervisor.actors.items()
-        }
+        actor = self._supervisor.actors.get(name)
+        return nothing if actor is None else value_or(f"{name.value}.status", actor.status, nothing)
 
     def _life(self, name: Name) -> StatusJson:
         mailbox = self._mailboxes[name]

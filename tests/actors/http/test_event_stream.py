@@ -3,12 +3,15 @@
 import asyncio
 import json
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import aiohttp
 import pytest
 
+from actors.http import event_stream
 from actors.http.event_stream import MOST_FOLLOWERS
+from actors.http.shared_report import SHARED_FOR
 from pipeline.messages.topology import ActorName as Name
 from tests.actors.http.test_server import Bench, served
 
@@ -110,6 +113,28 @@ async def test_actors_are_asked_once_for_a_look_however_many_follow(
             assert [table["table"] for table in told["tables"]] == ["shop.b"]
             follower.close()
         assert asked == [1, 2]
+
+
+async def test_all_tables_are_written_once_for_those_who_begin_at_about_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took: list[float] = []
+    write = event_stream._json
+
+    def written(told: Any) -> str:
+        began = monotonic()
+        while isinstance(told, list) and monotonic() < began + 0.01:
+            pass  # there are very many tables
+        took.extend([monotonic() - began] if isinstance(told, list) else [])
+        return write(told)
+
+    async with served(tmp_path) as bench:
+        captured(bench, "shop.a")
+        looked(bench, 1.0)
+        monkeypatch.setattr(event_stream, "_json", written)
+        began = monotonic()
+        assert [(await bench.get("/live"))[0] for _ in range(MOST_FOLLOWERS)] == [200] * MOST_FOLLOWERS
+        assert sum(took) <= (monotonic() - began) / SHARED_FOR + max(took)
 
 
 async def test_no_more_follow_than_are_let_in_and_one_that_goes_makes_room(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -20,6 +22,7 @@ from actors.http.changes.consumers import ChangesConsumers
 from actors.http.connections import LONGEST_LINE, ConnectionLimits
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, WAITS_PER_S, HttpServer
+from actors.http.shared_report import SHARED_FOR
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -437,6 +440,36 @@ async def test_too_many_requests_at_once_are_told_to_wait(tmp_path: Path) -> Non
         ]
         assert told == [200, 200, 404, 429, 429]
         assert [(await bench.get("/livez"))[0] for _ in range(5)] == [200] * 5
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/status", "/position", "/freshness", "/snapshots", "/snapshots/s", "/tables", "/tables/t", "/metrics"],
+)
+async def test_a_report_takes_a_small_part_of_the_time_however_many_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The thread that makes it also captures."""
+    took: list[float] = []
+
+    def of_very_many_tables(_: object) -> Any:
+        began = monotonic()
+        while monotonic() < began + 0.01:
+            pass
+        took.append(monotonic() - began)
+        return b"" if path == "/metrics" else {}
+
+    async with served(tmp_path) as bench:
+        monkeypatch.setattr(Plain, "status", of_very_many_tables)
+        monkeypatch.setattr(
+            bench.server._metrics_report, "_make", partial(asyncio.to_thread, of_very_many_tables, 0)
+        )
+        began = monotonic()
+        for _ in range(3):
+            told = await asyncio.gather(*(bench.get(path) for _ in range(30)))
+            assert {status for status, _ in told} <= {200, 404}
+        reports = len(bench.supervisor.actors) if path in ("/status", "/position") or "tables" in path else 1
+        assert sum(took) <= (monotonic() - began) / SHARED_FOR + max(took) * reports
 
 
 async def test_what_is_asked_for_by_name(tmp_path: Path) -> None:
