@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from actors.http.answer_memory import AnswerMemory
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.changes.segment_changes import ChangesRead, ChooseKeys, SegmentChanges
 from actors.http.changes.stream_point import SEGMENTS_AT_ONCE
@@ -56,8 +57,9 @@ _WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestPara
 class DatabusRelay:
     """Databus' relay for those who read changes."""
 
-    def __init__(self, consumers: ChangesConsumers, metrics: Metrics) -> None:
+    def __init__(self, consumers: ChangesConsumers, metrics: Metrics, memory: AnswerMemory) -> None:
         self._consumers = consumers
+        self._memory = memory
         self._tap = consumers.tap
         self._metrics = metrics
         self._requests = count(1)
@@ -119,8 +121,9 @@ class DatabusRelay:
         query = parse_stream_query(request.query)
         form = JsonEvents() if query.output is EventEncoding.JSON else AvroEvents()
         with self._consumers.consumer():
-            page = await self._page(query, form)
-            body = await self._tap.work(page.whole)
+            async with self._memory.making():
+                page = await self._page(query, form)
+                body = await self._tap.work(page.whole)
         name = "json" if query.output is EventEncoding.JSON else "avro"
         self._consumers.measure(name, page.rows, len(body))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}

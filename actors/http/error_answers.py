@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 from aiohttp import web
 
+from actors.http.answer_memory import NoRoomForAnswer
 from actors.http.changes.consumers import TooManyConsumers
 from actors.http.changes.journal_tap import NothingSealed
 from pipeline.errors import Definite, Transient
@@ -48,7 +49,7 @@ def changes_refusal(error: Definite | Transient) -> web.Response:
             return error_answer(409, str(error))
         case PlaceGone():
             return error_answer(410, str(error))
-        case TooManyConsumers():
+        case TooManyConsumers() | NoRoomForAnswer():
             return error_answer(429, str(error), {"Retry-After": "5"})
         case NothingSealed() | LakeBehind():
             return error_answer(503, str(error), {"Retry-After": "5"})

@@ -10,13 +10,14 @@ from typing import Final
 
 from aiohttp import web
 
+from actors.http.answer_memory import AnswerMemory
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.error_answers import Handler, error_answer, refusing
 from actors.journal.files import journal_errors
 from actors.journal.writer_epochs import EPOCHS, FIRST, MANIFEST
 from pipeline.journal.changes.query import MalformedRequest
 
-# The most that an answer has (bytes). One is in memory for each request.
+# The most that an answer has (bytes).
 MOST_ANSWER_BYTES: Final = 4 << 20
 
 _LISTED: Final = frozenset({EPOCHS, FIRST, MANIFEST, "schemas"})
@@ -28,8 +29,9 @@ _DEEPEST: Final = 3
 class JournalFiles:
     """The files of the journal of those who read changes."""
 
-    def __init__(self, consumers: ChangesConsumers) -> None:
+    def __init__(self, consumers: ChangesConsumers, memory: AnswerMemory) -> None:
         self._consumers = consumers
+        self._memory = memory
         self._files = consumers.tap.files
 
     def handlers(self) -> dict[str, Handler]:
@@ -60,7 +62,8 @@ class JournalFiles:
         if start < 0:
             return error_answer(416, "Range: give the first byte's number")
         with self._consumers.consumer():
-            part = await self._consumers.tap.work(lambda: self._part(name, start, end))
+            async with self._memory.making():
+                part = await self._consumers.tap.work(lambda: self._part(name, start, end))
         if part is None:
             return error_answer(404, f"name: the journal has no file {name}")
         content, size = part

@@ -23,6 +23,7 @@ from aiohttp import web
 from actors.http import routes as api
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, Guard, TokenBucket
+from actors.http.answer_memory import AnswerMemory, NoRoomForAnswer
 from actors.http.certificate import ServedCertificate
 from actors.http.changes.consumers import (
     STALLED_S,
@@ -32,7 +33,7 @@ from actors.http.changes.consumers import (
 )
 from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.databus_relay import DatabusRelay
-from actors.http.error_answers import Handler, error_answer, refusing, unread_journal
+from actors.http.error_answers import Handler, changes_refusal, error_answer, refusing, unread_journal
 from actors.http.event_stream import FOLLOWER_PATIENCE_S, Followers, TooManyFollowers
 from actors.http.journal_files import JournalFiles
 from actors.http.shared_report import JsonReport, SharedReport, shared_json
@@ -123,8 +124,9 @@ class HttpServer:
         self._signals = signals
         self._applied = applied
         self._changes = changes
-        self._databus = DatabusRelay(changes, metrics)
-        self._journal_files = JournalFiles(changes)
+        self._memory = AnswerMemory()
+        self._databus = DatabusRelay(changes, metrics, self._memory)
+        self._journal_files = JournalFiles(changes, self._memory)
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
         self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
@@ -239,8 +241,7 @@ class HttpServer:
                 if refused and not connections.refusals.take():
                     raise TimeoutError
                 async with asyncio.timeout(FOLLOWER_PATIENCE_S):
-                    await answer.prepare(request)
-                    await answer.write_eof()
+                    await self._memory.send(request, answer)
             except ConnectionError:
                 pass  # the client has gone
             except TimeoutError:
@@ -264,7 +265,11 @@ class HttpServer:
         if bucket is not None and not bucket.take(_count(request, bucket)):
             return error_answer(429, "too many requests at once", {"Retry-After": "1"})
         try:
-            return await handler(request)
+            answer = await handler(request)
+            self._memory.check_room(answer)
+            return answer
+        except NoRoomForAnswer as error:
+            return changes_refusal(error)
         except web.HTTPRequestEntityTooLarge:
             return error_answer(413, f"the body is longer than {LONGEST_SIGNAL} bytes")
         except web.HTTPException as error:

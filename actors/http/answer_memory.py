@@ -1,0 +1,74 @@
+"""The memory that answers take while they're made and sent.
+
+An answer that its client doesn't take stays for as long as a client may take. Many of them could have all memory of the
+process, and capture needs it too. So a large answer counts until it has been sent. While those that count have
+`MOST_HELD_BYTES` together, no further one is made or sent. Answers that are made for one client alone are made by a few
+at once, since they count only when they're whole.
+
+A large answer is written in pieces. So what a connection's buffer still has of it at its end is a piece or two.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+
+from pipeline.errors import Transient
+
+MOST_HELD_BYTES: Final = 256 << 20
+MADE_AT_ONCE: Final = 8
+
+# A smaller answer doesn't count: it's hardly more than its connection takes.
+PIECE_BYTES: Final = 64 << 10
+
+
+class NoRoomForAnswer(Transient):
+    """The answers that are being sent have all the memory that answers may have."""
+
+
+class AnswerMemory:
+    """Of one server. `held`: the bytes of the large answers that are being sent."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self._few = asyncio.Semaphore(MADE_AT_ONCE)
+
+    @asynccontextmanager
+    async def making(self) -> AsyncIterator[None]:
+        """Waits until an answer may be made. Raises NoRoomForAnswer."""
+        async with self._few:
+            self._check()
+            yield
+
+    def check_room(self, answer: web.StreamResponse) -> None:
+        """Raises NoRoomForAnswer for a large answer without room."""
+        if _large_body(answer):
+            self._check()
+
+    async def send(self, request: web.Request, answer: web.StreamResponse) -> None:
+        """Sends an answer. Raises ConnectionError if the client has gone."""
+        body = _large_body(answer)
+        self.held += len(body)
+        try:
+            await answer.prepare(request)
+            for start in range(0, len(body), PIECE_BYTES):
+                await answer.write(body[start : start + PIECE_BYTES])
+            # A response's own `write_eof` would write its body.
+            await (web.StreamResponse.write_eof(answer) if body else answer.write_eof())
+        finally:
+            self.held -= len(body)
+
+    def _check(self) -> None:
+        if self.held >= MOST_HELD_BYTES:
+            raise NoRoomForAnswer(
+                f"answers that their clients haven't taken yet have {MOST_HELD_BYTES >> 20} MiB of memory, and no more "
+                "may; ask again"
+            )
+
+
+def _large_body(answer: web.StreamResponse) -> bytes:
+    """Returns the body of a large answer, and nothing of any other."""
+    body = answer.body if isinstance(answer, web.Response) else None
+    return body if isinstance(body, bytes) and len(body) > PIECE_BYTES else b""

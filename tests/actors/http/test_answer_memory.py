@@ -1,0 +1,143 @@
+"""Answers that their clients don't take have a bounded part of memory, and are given once there's room again."""
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+import uvloop
+
+from actors.http import answer_memory, journal_files
+from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory, NoRoomForAnswer
+from pipeline.config.settings import HttpSettings, HttpTlsSettings
+from tests.actors.http.changes.journals import Tapped, tapped
+from tests.servers.awaiting import WITHIN_S, until
+from tests.servers.certificates import certificate
+
+# More than the kernel takes for a client that reads nothing.
+PART_BYTES = 16 << 20
+ROOM_BYTES = 2 * PART_BYTES
+
+
+FILE = "/journal/file?name=segments/large"
+STREAM = "/stream?sources=shop.items&size=1000&output=json&streamFromLatestScn=true"
+
+
+@asynccontextmanager
+async def tapped_with_large_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tls: HttpTlsSettings | None = None
+) -> AsyncIterator[Tapped]:
+    monkeypatch.setattr(answer_memory, "MOST_HELD_BYTES", ROOM_BYTES)
+    monkeypatch.setattr(journal_files, "MOST_ANSWER_BYTES", PART_BYTES)
+    async with tapped(folder, HttpSettings(tls=tls)) as tap:
+        tap.commit()
+        tap.seal()
+        with (tap.history.store.directory / "segments" / "large").open("wb") as file:
+            file.truncate(PART_BYTES)
+        yield tap
+
+
+class Clients:
+    """Clients that read no more of an answer than its status."""
+
+    def __init__(self, url: str, trust: ssl.SSLContext | None) -> None:
+        self._address = urlsplit(url)
+        self._trust = trust
+        self._open = ExitStack()
+
+    async def ask(self, path: str) -> int:
+        """Returns an answer's status."""
+        return await asyncio.to_thread(self._ask, path)
+
+    def leave(self) -> None:
+        """Closes their connections."""
+        self._open.close()
+
+    def _ask(self, path: str) -> int:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(WITHIN_S)
+        client.connect((self._address.hostname, self._address.port))
+        if self._trust is not None:
+            client = self._trust.wrap_socket(client, server_hostname=self._address.hostname)
+        self._open.enter_context(client)
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        return int(client.recv(12).split()[1])
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_answers_that_no_client_takes_have_so_much_memory_and_no_more(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    encrypted: bool,
+) -> None:
+    tls, trust = None, None
+    if encrypted:
+        certificate(tmp_path, "127.0.0.1")
+        tls = HttpTlsSettings(tmp_path / "server.pem")
+        trust = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+
+    async def ask() -> None:
+        async with tapped_with_large_file(tmp_path, monkeypatch, tls) as tap:
+            clients, memory = Clients(tap.url, trust), tap.bench.server._memory
+            statuses = await asyncio.gather(*(clients.ask(FILE) for _ in range(24)))
+            assert sorted(statuses) == [206, 206] + [429] * 22
+            assert memory.held == ROOM_BYTES
+            assert await clients.ask(STREAM) == 429
+            # A small answer takes hardly any memory.
+            assert [await clients.ask(path) for path in ("/livez", "/status")] == [200, 200]
+            clients.leave()
+            await until(lambda: memory.held == 0, "the clients have left")
+            assert [await clients.ask(path) for path in (FILE, STREAM)] == [206, 200]
+            clients.leave()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(ask())
+
+
+async def test_a_large_answer_comes_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with tapped_with_large_file(tmp_path, monkeypatch) as tap:
+        content = tap.history.store.directory / "segments" / "large"
+        content.write_bytes(bytes(range(256)) * 1001)
+        async with aiohttp.ClientSession() as session:
+            for _ in range(2):  # by the same connection
+                async with session.get(tap.url + FILE) as answer:
+                    assert await answer.read() == content.read_bytes()
+
+
+async def test_a_large_report_needs_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with tapped_with_large_file(tmp_path, monkeypatch) as tap:
+        monkeypatch.setattr(tap.bench.board, "tables", lambda: [{"table": "x" * 100_000}])
+        assert (await tap.bench.get("/tables"))[0] == 200
+        tap.bench.server._memory.held = ROOM_BYTES
+        status, text = await tap.bench.get("/tables")
+        assert status == 429 and "haven't taken yet have 32 MiB" in json.loads(text)["error"]
+
+
+async def test_a_few_answers_are_made_at_once() -> None:
+    memory, makes, made = AnswerMemory(), 0, asyncio.Event()
+
+    async def make() -> None:
+        nonlocal makes
+        async with memory.making():
+            makes += 1
+            await made.wait()
+            makes -= 1
+            if makes == 0:
+                memory.held = answer_memory.MOST_HELD_BYTES
+
+    async with asyncio.timeout(10):
+        making = [asyncio.create_task(make()) for _ in range(3 * MADE_AT_ONCE)]
+        await asyncio.sleep(0)
+        assert makes == MADE_AT_ONCE
+        made.set()
+        ended = await asyncio.gather(*making, return_exceptions=True)
+    assert {type(each) for each in ended} == {type(None), NoRoomForAnswer}
