@@ -29,8 +29,9 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.commit_order import of_one_version
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import PlaceGone, find_place
-from pipeline.journal.changes.query import MalformedRequest, NamedPlace
+from pipeline.journal.changes.query import NamedPlace
 from pipeline.journal.entry import Entry
+from pipeline.journal.request_parameters import check_names
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, EventForm, JsonEvents
 from pipeline.kafka.databus.row_records import key_schema_text, row_schema_digest, row_schema_text
@@ -110,7 +111,7 @@ class DatabusRelay:
         """Answers with a count of one source's events."""
 
         async def handle(request: web.Request) -> web.Response:
-            _check_names(request.query)
+            check_names(request.query.keys() - IGNORED)
             known = await self._tap.work(self._captured)
             [table] = find_sources([request.match_info["source"]], known)
             return web.json_response({"dimension": str(source_id(table)), "numDataEvents": count_of(table)})
@@ -162,11 +163,11 @@ class DatabusRelay:
         yield page
 
     def _sources(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
-        _check_names(parameters)
+        check_names(parameters.keys() - IGNORED)
         return [{"name": str(table), "id": source_id(table)} for table in sorted(self._captured())]
 
     def _register(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
-        _check_names(parameters, "sources", "version")
+        check_names(parameters.keys() - IGNORED, "sources", "version")
         journal, there = self._tap.sealed()
         last = journal.entry(there.last)
         known = self._tap.tables(last)
@@ -189,7 +190,7 @@ class DatabusRelay:
         return [_registered(schema) for schema in found]
 
     def _inbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        _check_names(parameters)
+        check_names(parameters.keys() - IGNORED)
         journal, there = self._tap.sealed()
         first, last = journal.entry(there.first), journal.entry(there.last)
         return {
@@ -203,7 +204,7 @@ class DatabusRelay:
         }
 
     def _sources_counted(self, parameters: Mapping[str, str]) -> list[int]:
-        _check_names(parameters)
+        check_names(parameters.keys() - IGNORED)
         return [source_id(table) for table in sorted(self._captured())]
 
     def _sealed_of(self, table: TableId) -> int | None:
@@ -213,7 +214,7 @@ class DatabusRelay:
         return int(self._metrics.total(catalogue.JOURNAL_ROWS, table=str(table)))
 
     def _outbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        _check_names(parameters)
+        check_names(parameters.keys() - IGNORED)
         return {
             "dimension": "total",
             "numDataEvents": int(self._metrics.total(catalogue.CHANGES_ROWS)),
@@ -226,7 +227,7 @@ class DatabusRelay:
         return self._tap.tables(journal.entry(there.last))
 
     def _buffer(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        _check_names(parameters)
+        check_names(parameters.keys() - IGNORED)
         journal, there = self._tap.sealed()
         first, last = journal.entry(there.first), journal.entry(there.last)
         return {
@@ -295,13 +296,6 @@ def _registered(schema: TableSchema) -> dict[str, Any]:
         "schema": row_schema_text(schema),
         "keySchema": key_schema_text(schema),
     }
-
-
-def _check_names(parameters: Mapping[str, str], *there: str) -> None:
-    """Raises MalformedRequest for a parameter that isn't there."""
-    if unknown := sorted(parameters.keys() - {*there, *IGNORED}):
-        listed = f"there are {', '.join(there)}" if there else "there are none"
-        raise MalformedRequest(f"{unknown[0]}: there is no such parameter; {listed}")
 
 
 def _first_ms(entry: Entry) -> int:

@@ -12,7 +12,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.bootstrap import LakeBehind, LakeWithout
 from pipeline.journal.changes.key_filter import WrongKeyFilter
 from pipeline.journal.changes.place import PlaceGone, UnknownTables, UnreachedPlace
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.kafka.databus.sources import UnknownSource
 
 log = structlog.get_logger()

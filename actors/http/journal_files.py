@@ -15,7 +15,7 @@ from actors.http.changes.consumers import ChangesConsumers
 from actors.http.error_answers import Handler, error_answer, refusing
 from actors.journal.files import journal_errors
 from actors.journal.writer_epochs import EPOCHS, FIRST, MANIFEST
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest, check_names
 
 # The most that an answer has (bytes).
 MOST_ANSWER_BYTES: Final = 4 << 20
@@ -91,8 +91,7 @@ class JournalFiles:
 
 def _only(parameters: Mapping[str, str], name: str) -> str:
     """Returns the only parameter. Raises MalformedRequest."""
-    if unknown := sorted(parameters.keys() - {name}):
-        raise MalformedRequest(f"{unknown[0]}: there is no such parameter; there is {name}")
+    check_names(parameters, name)
     if not parameters.get(name):
         raise MalformedRequest(f"{name}: it is missing")
     return parameters[name]

@@ -48,7 +48,6 @@ from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.query import (
     COUNTED_BYTES,
-    MalformedAppliedQuery,
     NeverApplied,
     NotYetApplied,
     parse_applied_query,
@@ -58,6 +57,7 @@ from pipeline.journal.changes.key_filter import WrongKeyFilter
 from pipeline.journal.changes.place import PlaceGone
 from pipeline.journal.changes.query import parse_changes_query
 from pipeline.journal.changes.translation import parse_translated_place
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
 
@@ -345,7 +345,7 @@ class HttpServer:
         try:
             query = parse_applied_query(request.query, self._applied.there)
             answer = await _while_open(request, self._applied.wait(query))
-        except MalformedAppliedQuery as error:
+        except MalformedRequest as error:
             return error_answer(400, str(error))
         except TooManyWait as error:
             return error_answer(429, str(error), {"Retry-After": "1"})

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.journal.applied.progress import ReadAt, SegmentEnd, Through
-from pipeline.schema.table_names import MalformedTableName, parse_tables
+from pipeline.journal.request_parameters import MalformedRequest, check_names, tables_named
 from pipeline.schema.table_schema import TableId
 
 # How long (s) a request waits where it doesn't say so, and at most.
@@ -18,10 +17,6 @@ LONGEST_WAIT_S: Final = 600.0
 COUNTED_BYTES: Final = 400
 
 _PARAMETERS: Final = ("gtid_set", "through", "tables", "timeout_s")
-
-
-class MalformedAppliedQuery(Definite):
-    """A request doesn't say what it waits for; the text names the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +61,12 @@ Answer = Applied | NeverApplied
 
 
 def parse_applied_query(parameters: Mapping[str, str], there: frozenset[Through]) -> AppliedQuery:
-    """What a request's parameters ask; `there`: the consumers that the service has. Raises MalformedAppliedQuery."""
-    if unknown := sorted(parameters.keys() - set(_PARAMETERS)):
-        raise MalformedAppliedQuery(
-            f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
-        )
+    """What a request's parameters ask; `there`: the consumers that the service has. Raises MalformedRequest."""
+    check_names(parameters, *_PARAMETERS)
     return AppliedQuery(
         _gtid_set(parameters.get("gtid_set", "")),
         _through(parameters.get("through", Through.LAKE), there),
-        _tables(parameters["tables"]) if "tables" in parameters else None,
+        frozenset(tables_named(parameters["tables"])) if "tables" in parameters else None,
         _timeout(parameters.get("timeout_s", str(WAIT_S))),
         max(1, sum(map(len, parameters.values())) // COUNTED_BYTES),
     )
@@ -84,26 +76,19 @@ def _gtid_set(text: str) -> GtidSet:
     try:
         parsed = GtidSet.parse(text)
     except MalformedGtid as error:
-        raise MalformedAppliedQuery(f"gtid_set: {error}") from error
+        raise MalformedRequest(f"gtid_set: {error}") from error
     if not parsed:
-        raise MalformedAppliedQuery("gtid_set: it has no transaction; give what session_track_gtids reports")
+        raise MalformedRequest("gtid_set: it has no transaction; give what session_track_gtids reports")
     return parsed
 
 
 def _through(text: str, there: frozenset[Through]) -> Through:
     if text not in set(Through):
-        raise MalformedAppliedQuery(f"through: {text!r} is none of {', '.join(Through)}")
+        raise MalformedRequest(f"through: {text!r} is none of {', '.join(Through)}")
     through = Through(text)
     if through not in there:
-        raise MalformedAppliedQuery(f"through: the configuration has no [{through}]")
+        raise MalformedRequest(f"through: the configuration has no [{through}]")
     return through
-
-
-def _tables(text: str) -> frozenset[TableId]:
-    try:
-        return frozenset(parse_tables(text))
-    except MalformedTableName as error:
-        raise MalformedAppliedQuery(f"tables: {error}") from error
 
 
 def _timeout(text: str) -> float:
@@ -112,7 +97,5 @@ def _timeout(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= LONGEST_WAIT_S:
-        raise MalformedAppliedQuery(
-            f"timeout_s: {text!r} isn't a number of seconds from 0 to {LONGEST_WAIT_S:g}"
-        )
+        raise MalformedRequest(f"timeout_s: {text!r} isn't a number of seconds from 0 to {LONGEST_WAIT_S:g}")
     return seconds

@@ -17,9 +17,9 @@ from typing import Final, Protocol
 
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd, TableProgress
-from pipeline.journal.changes.query import MalformedRequest, tables_named
 from pipeline.journal.changes.retained_range import Entries, RetainedRange
 from pipeline.journal.changes.table_notices import notices_of
+from pipeline.journal.request_parameters import check_names, tables_named
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, stays_incomplete
 
@@ -57,8 +57,7 @@ class LakePlace:
 
 def parse_bootstrap(parameters: Mapping[str, str]) -> tuple[TableId, ...]:
     """Returns the tables that a request names, none for all. Raises MalformedRequest."""
-    if unknown := sorted(parameters.keys() - {"tables"}):
-        raise MalformedRequest(f"{unknown[0]}: there is no such parameter; there is tables")
+    check_names(parameters, "tables")
     return tables_named(parameters["tables"]) if "tables" in parameters else ()
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.journal.changes.checkpoint import (
     ChangesCheckpoint,
@@ -14,16 +13,12 @@ from pipeline.journal.changes.checkpoint import (
     parse_checkpoint,
 )
 from pipeline.journal.changes.key_filter import KeyFilter, WrongKeyFilter, parse_key_filter
-from pipeline.schema.table_names import MalformedTableName, parse_tables
+from pipeline.journal.request_parameters import MalformedRequest, check_names, tables_named
 from pipeline.schema.table_schema import TableId
 
 _PARAMETERS: Final = ("tables", "since", "through", "key_range", "key_modulo", "format", "compression")
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-class MalformedRequest(Definite):
-    """A request for changes has a wrong parameter; the text names it."""
 
 
 class NamedPlace(StrEnum):
@@ -69,10 +64,7 @@ class ChangesQuery:
 
 def parse_changes_query(parameters: Mapping[str, str]) -> ChangesQuery:
     """Returns what a request's parameters ask. Raises MalformedRequest."""
-    if unknown := sorted(parameters.keys() - set(_PARAMETERS)):
-        raise MalformedRequest(
-            f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
-        )
+    check_names(parameters, *_PARAMETERS)
     format_ = _one_of(ChangesFormat, "format", parameters)
     compression = _one_of(BufferCompression, "compression", parameters)
     if format_ is ChangesFormat.JSON and compression is not BufferCompression.NONE:
@@ -85,14 +77,6 @@ def parse_changes_query(parameters: Mapping[str, str]) -> ChangesQuery:
         compression,
         _keys(parameters.get("key_range"), parameters.get("key_modulo")),
     )
-
-
-def tables_named(text: str) -> tuple[TableId, ...]:
-    """Returns the tables that a parameter names, each once. Raises MalformedRequest."""
-    try:
-        return tuple(dict.fromkeys(parse_tables(text)))
-    except MalformedTableName as error:
-        raise MalformedRequest(f"tables: {error}") from error
 
 
 def parse_since(text: str) -> Since:

@@ -20,10 +20,11 @@ from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.place import ReadPlace, find_place
-from pipeline.journal.changes.query import MalformedRequest, Since, parse_since
+from pipeline.journal.changes.query import Since, parse_since
 from pipeline.journal.changes.retained_range import Entries, RetainedRange
 from pipeline.journal.changes.row_choice import are_in, gtid_set_of
 from pipeline.journal.entry import Entry
+from pipeline.journal.request_parameters import MalformedRequest, check_names
 
 # Returns `__scn` and `__gtid` of the changes in a segment, in any order.
 ChangesOf = Callable[[Entry], pa.Table]
@@ -44,8 +45,7 @@ class Translation:
 
 def parse_translated_place(parameters: Mapping[str, str]) -> Since:
     """Returns the place that a request for its translation names. Raises MalformedRequest."""
-    if unknown := sorted(parameters.keys() - {"since"}):
-        raise MalformedRequest(f"{unknown[0]}: there is no such parameter; there is since")
+    check_names(parameters, "since")
     if "since" not in parameters:
         raise MalformedRequest("since: it is missing; give an SCN, a GTID set, a checkpoint, now or earliest")
     return parse_since(parameters["since"])

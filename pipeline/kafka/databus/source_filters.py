@@ -23,7 +23,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.journal.changes.checkpoint import is_long
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.kafka.databus.sources import source_id
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from pipeline.journal.changes.checkpoint import is_long
 from pipeline.journal.changes.key_filter import KeyFilter, parse_key_filter
-from pipeline.journal.changes.query import MalformedRequest, NamedPlace, Since
+from pipeline.journal.changes.query import NamedPlace, Since
+from pipeline.journal.request_parameters import MalformedRequest, check_names
 from pipeline.kafka.databus.source_filters import SourceFilters, parse_source_filters
 from pipeline.kafka.databus.subscriptions import parse_partition_checkpoint, parse_subscriptions
 from pipeline.schema.table_names import split_names
@@ -71,10 +72,7 @@ class StreamQuery:
 
 def parse_stream_query(parameters: Mapping[str, str]) -> StreamQuery:
     """Returns what a request's parameters ask. Raises MalformedRequest or WrongKeyFilter."""
-    if unknown := sorted(parameters.keys() - {*_PARAMETERS, *IGNORED}):
-        raise MalformedRequest(
-            f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
-        )
+    check_names(parameters.keys() - IGNORED, *_PARAMETERS)
     for name in _NEEDED:
         if not parameters.get(name):
             raise MalformedRequest(f"{name}: it is missing")

@@ -9,7 +9,7 @@ Source: Databus 2.0, `DatabusSubscription`, `PhysicalPartition`, `LogicalSourceI
 import json
 from typing import Any, Final
 
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest
 
 _PARTITION: Final = 0
 _ANY: Final = -1

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.journal.applied.progress import Through
-from pipeline.journal.applied.query import AppliedQuery, MalformedAppliedQuery, parse_applied_query
+from pipeline.journal.applied.query import AppliedQuery, parse_applied_query
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.builders import gtids
 
@@ -62,5 +63,5 @@ def test_the_name_that_a_report_has_is_read(tables: set[TableId]) -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, str], said: str) -> None:
-    with pytest.raises(MalformedAppliedQuery, match=said):
+    with pytest.raises(MalformedRequest, match=said):
         parse_applied_query(parameters, THERE)

@@ -15,9 +15,9 @@ from pipeline.journal.changes.bootstrap import (
     parse_bootstrap,
     restarted_after,
 )
-from pipeline.journal.changes.query import MalformedRequest
 from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.entry import Entry
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.schema.ddl.alter_table import Alteration, Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready

@@ -9,10 +9,10 @@ from pipeline.journal.changes.query import (
     BufferCompression,
     ChangesFormat,
     ChangesQuery,
-    MalformedRequest,
     NamedPlace,
     parse_changes_query,
 )
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.schema.table_schema import TableId
 
 GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"

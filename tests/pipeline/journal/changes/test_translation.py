@@ -14,9 +14,10 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.place import PlaceGone, UnreachedPlace, find_place
-from pipeline.journal.changes.query import MalformedRequest, NamedPlace, Since
+from pipeline.journal.changes.query import NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, parse_translated_place, translate
 from pipeline.journal.entry import Entry
+from pipeline.journal.request_parameters import MalformedRequest
 from tests.pipeline.journal.changes.uneven_journal import (
     StreamThing,
     UnevenSegment,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.kafka.databus import sources
 from pipeline.kafka.databus.source_filters import (
     KeySpan,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.kafka.databus.subscriptions import parse_partition_checkpoint, parse_subscriptions
 
 # As Databus writes one.

@@ -1,0 +1,26 @@
+"""The parameters of requests for what the journal has."""
+
+from collections.abc import Iterable
+
+from pipeline.errors import Definite
+from pipeline.schema.table_names import MalformedTableName, parse_tables
+from pipeline.schema.table_schema import TableId
+
+
+class MalformedRequest(Definite):
+    """A request has a wrong parameter; the text names it."""
+
+
+def check_names(given: Iterable[str], *there: str) -> None:
+    """Raises MalformedRequest for a parameter that isn't there."""
+    if unknown := sorted(set(given) - set(there)):
+        listed = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there) or 'none'}"
+        raise MalformedRequest(f"{unknown[0]}: there is no such parameter; {listed}")
+
+
+def tables_named(text: str) -> tuple[TableId, ...]:
+    """Returns the tables that a parameter names, each once. Raises MalformedRequest."""
+    try:
+        return tuple(dict.fromkeys(parse_tables(text)))
+    except MalformedTableName as error:
+        raise MalformedRequest(f"tables: {error}") from error
