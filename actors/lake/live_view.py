@@ -23,6 +23,7 @@ from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
 from pipeline.lake.live_view import (
+    LACKS_CHANGES,
     NO_KEY,
     MirrorPosition,
     Versions,
@@ -43,7 +44,8 @@ def live_view(
 
     `at`: the versions to read (`GET /bootstrap`), or what the rows have to have. That is waited for, and the frame
     reads the versions that have it. Raises Definite if the lake has no mirror of the table: no snapshot of it has
-    begun, or the lake keeps none. Raises as `Written.versions` does.
+    begun, or the lake keeps none. So it does if the versions have changes that the live view lacks there. Raises as
+    `Written.versions` does.
     """
     versions = at.versions(table) if isinstance(at, Written) else at
     found = find_view(session, root, table) if versions is None else _found_at(session, root, table, versions)
@@ -219,7 +221,10 @@ def find_view(session: SparkSession, root: str, table: TableId) -> FoundView | N
 
 
 def _found_at(session: SparkSession, root: str, table: TableId, versions: Versions) -> FoundView | None:
-    """Returns a table's live view at these versions; None if there's no mirror."""
+    """Returns a table's live view at these versions; None if there's no mirror.
+
+    Raises Definite if the changelog has changes that can't be read with this mirror.
+    """
     mirrors, changelogs = (
         delta_tables(session)(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG)
     )
@@ -227,7 +232,10 @@ def _found_at(session: SparkSession, root: str, table: TableId, versions: Versio
         return None
     mirrored = _whole_version(mirrors, mirrors.snapshot_at(versions.mirror))
     assert mirrored is not None
-    return _together(mirrored, changelogs, changelogs.snapshot_at(versions.changelog))
+    found = _together(mirrored, changelogs, changelogs.snapshot_at(versions.changelog))
+    if not found.whole:
+        raise Definite(LACKS_CHANGES.format(table=table))
+    return found
 
 
 def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVersion) -> FoundView:

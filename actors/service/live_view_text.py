@@ -12,6 +12,7 @@ from actors.lake.transaction_log.delta_log import LoggedVersion, last_report, re
 from actors.service.lake.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
 from pipeline.lake.live_view import (
+    LACKS_CHANGES,
     MirrorPosition,
     Versions,
     belong_together,
@@ -46,8 +47,8 @@ def live_view_text(
     For a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
     and why. `at`: the versions of the two lake tables that the query reads, instead of the newest. While the mirror
     lacks columns that the changelog has, the query reads the last versions that belong together. Raises Definite if the
-    lake has nothing of the table, or gets nothing more for it, unless `stale`. Raises OSError if the lake can't be
-    read.
+    lake has nothing of the table, or gets nothing more for it, unless `stale`. So it does if the versions `at` which to
+    read have changes that the query couldn't return. Raises OSError if the lake can't be read.
     """
     query = _find_query(root, name, dialect, captured, stale=stale, at=at)
     return "\n".join((*query.comments, query.text))
@@ -184,7 +185,7 @@ def _query_of(
     changing = mirrored.altering or not belong_together(mirrored, changelog)
     bound = changing and at is None
     if changing:
-        at = _last_together(root, table, mirrored, changelog)
+        at = _last_together(root, table, mirrored, changelog, whole=at is not None)
     text = live_view_sql(root, mirrored.schema, reached, at, dialect)
     reports = {Tier.CHANGELOG: changelog, Tier.MIRROR: mirrored}
     comments = _to_do(root, table, dialect, text, reports, at)
@@ -196,12 +197,20 @@ def _query_of(
     return LiveQuery(table, text, comments, bound)
 
 
-def _last_together(root: str, table: TableId, mirrored: LoggedVersion, changelog: LoggedVersion) -> Versions:
-    """Returns the last versions up to these that a query may read together. Raises Definite if they are gone."""
+def _last_together(
+    root: str, table: TableId, mirrored: LoggedVersion, changelog: LoggedVersion, *, whole: bool
+) -> Versions:
+    """Returns the last versions up to these that a query may read together.
+
+    Raises Definite if they are gone. If they have to have the `whole` of these, so it does if they lack changes.
+    """
+    changes = changelog.mark("changes")
     while mirrored.altering:
         mirrored = _version_before(root, table, Tier.MIRROR, mirrored)
     while not belong_together(mirrored, changelog):
         changelog = _version_before(root, table, Tier.CHANGELOG, changelog)
+    if whole and changelog.mark("changes") < changes:
+        raise Definite(LACKS_CHANGES.format(table=table))
     return Versions(mirrored.version, changelog.version)
 
 

@@ -1,7 +1,8 @@
 """How far the lake is, for those who wait for transactions in it (`pipeline.journal.applied`).
 
 A batch has a table when the table's part of it is delivered, or when it has no part for the table. Readers see all that
-a table has, except in five cases. Its mirror's newest generation is being filled, or hasn't begun. The sink has set the
+a table has, except in six cases. Its mirror's newest generation is being filled, or hasn't begun. The mirror lacks
+columns that the changelog has after a kill between the two, and changes may have come after these. The sink has set the
 table aside, because it failed or lacks segments. Rows are to be read again that the log had in part. Or capture had
 stopped the table as of the batch, and has begun it again since then.
 
@@ -100,10 +101,12 @@ class LakeConsumerProgress:
             return BEGINS_AGAIN
         if table in state.background.rebuilding:
             return "its mirror is being filled"
-        if table in checkpoint.mirrors and self._has_mirror(table):
-            generation = so_far.of(table).generation
-            if generation is None or generation < checkpoint.mirrors[table].since:
-                return "its mirror hasn't begun yet"
+        had, mirrored = so_far.of(table), self._has_mirror(table)
+        if mirrored and had.generation is not None and had.mirror_since < had.since:
+            return "its mirror doesn't have the new columns yet"
+        begun = checkpoint.mirrors.get(table) if mirrored else None
+        if begun is not None and (had.generation is None or had.generation < begun.since):
+            return "its mirror hasn't begun yet"
         return None
 
     def _filling(self, table: TableId, checkpoint: Checkpoint) -> int | None:

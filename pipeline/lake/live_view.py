@@ -141,6 +141,12 @@ class Versions:
         return Versions(max(mirrors, default=None), max(self.changelog, other.changelog))
 
 
+# Why a table can't be read at two versions.
+LACKS_CHANGES: Final = (
+    "at these versions the live view of {table} lacks changes, which came after columns that its mirror doesn't have; "
+    "read later versions, which have them"
+)
+
 # Why a table has no live view.
 NO_KEY: Final = "has no primary key: it has a changelog and no live view"
 

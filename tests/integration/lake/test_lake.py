@@ -37,10 +37,12 @@ from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.service.live_view_text import live_view_text
 from pipeline.config.lake_types import LakeType, LakeTypeRule
+from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Definite
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files import parquet_files
 from pipeline.lake.files.delta_commit import Conflict, LogEnd
@@ -48,6 +50,7 @@ from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.reading.sql_dialects import Dialect
+from pipeline.lake.state import Idle, LakeProgress, State
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_filter import TableFilter
@@ -1093,6 +1096,13 @@ def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
             delivery.merge(orders)
         with pytest.raises(Conflict, match="lacks changes until its mirror has"):
             delivery.lake.verification.verify(VerifyRows(ORDERS.table, (), *through, 0, None))
+        so_far = LakeProgress(shorter.through, shorter.checkpoint, delivery.delivered)
+        told = LakeConsumerProgress(State(LakeSettings(delivery.root), so_far, Idle()))
+        assert told.of(ORDERS.table).lacks == "its mirror doesn't have the new columns yet"
+        with pytest.raises(Definite, match=r"the live view of shop\.orders lacks changes"):
+            live_view(delivery.spark.session, delivery.root, ORDERS.table, at=amid.at)
+        with pytest.raises(Definite, match=r"the live view of shop\.orders lacks changes"):
+            live_view_text(delivery.root, "shop.orders", Dialect.SPARK, at=amid.at)
     assert delivery.view(orders) == before
     delivery.deliver_sealed()
     assert delivery.view(orders) == expected(orders)

@@ -110,6 +110,24 @@ def test_a_mirror_that_fills_or_has_not_begun_is_not_seen() -> None:
     assert told(story).of(ORDERS) == TableProgress(SegmentEnd.at(3, end.checkpoint))
 
 
+def test_what_comes_after_columns_that_the_mirror_lacks_is_not_seen() -> None:
+    """A kill came between the two tables' changes of columns, and the next batch ends before that segment."""
+    end = of(ORDERS, 3, {ORDERS: Ready(1)})
+    amid = replace(had(3, 2, 1), since=5, mirror_since=2)
+    story = begun({ORDERS: amid}, CursorFound(3, end.checkpoint), end)
+    story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)}))
+    story.after(TableDelivered(ORDERS, replace(amid, changes=4, rows=4)))
+    assert told(story).even
+    assert told(story).of(ORDERS).lacks == "its mirror doesn't have the new columns yet"
+    story.after(ProgressReported(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Ready(1)}))
+    story.after(TableDelivered(ORDERS, replace(amid, changes=5, rows=5, mirror_since=5)))
+    assert told(story).of(ORDERS).lacks is None
+    story = begun(
+        {ORDERS: replace(amid, generation=None)}, CursorFound(3, of(ORDERS, 3).checkpoint), entry(3)
+    )
+    assert told(story).of(ORDERS).lacks is None
+
+
 def test_without_a_mirror_a_table_says_which_of_its_rows_a_snapshot_brings() -> None:
     rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
     end = filling(3, SnapshotWaiting())
