@@ -324,8 +324,13 @@ class LakeVerification:
         return [*queries, query] if count else queries, count
 
     def _incomparable(self, view: FoundView | None, run: VerificationRun) -> str:
-        """Returns why a run's rows can't be compared with the live view, or an empty text."""
-        return _reason(view) if view is None or view.reached.generation >= run.since else ""
+        """Returns why a run's rows can't be compared with the live view, or an empty text.
+
+        A frozen mirror is an earlier state: its changelog has changes that the view doesn't show.
+        """
+        if view is None or view.reached.frozen or view.reached.generation >= run.since:
+            return _reason(view)
+        return ""
 
     def _differing(
         self,

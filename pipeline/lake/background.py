@@ -468,13 +468,17 @@ def _due_at(background: Background, lake: LakeTables) -> dict[Due, float]:
 
 
 def _comparison_due_at(background: Background, lake: LakeTables, table: TableId) -> float | None:
-    """Returns when (s) a table's verified rows are due. It isn't due while the lake lacks what it will soon have."""
+    """Returns when (s) a table's verified rows are due. It isn't due while the lake lacks what it will soon have.
+
+    A comparison takes the rows of all of the table's verifications. One that began after its mirror has to wait until
+    readers see that mirror. So the others wait too.
+    """
     runs = background.verified.unjudged(lake.runs, table)
     if table in lake.incomplete or not (runs or table in background.verified.pending):
         return None
     mirror = lake.mirrors.get(table)
-    older = all(mirror is not None and mirror.since < run.since for run in runs)
-    if table in background.rebuilding and isinstance(mirror, Ready) and older:
+    waits = not runs or any(mirror is not None and mirror.since < run.since for run in runs)
+    if table in background.rebuilding and isinstance(mirror, Ready) and waits:
         return None
     ended = any(run.ended for run in runs)
     return comparison_due_at(background.verified.pending.get(table), ended=ended)

@@ -205,7 +205,7 @@ class History:
     def restart(self, table: Table, schema: TableSchema, mirror: type[Filling] | type[Ready]) -> None:
         """Begins the table again here, perhaps with another schema: emptied, or with rows that the lake has to read."""
         table.close_version()
-        table.sealed = [piece for piece in table.sealed if piece.kind is FileKind.CHANGES]
+        table.sealed = [piece for piece in table.sealed if piece.kind is not FileKind.ROWS]
         table.schema, table.mirror = schema, mirror(self.scn)
         table.rows = {}
         if mirror is Ready:

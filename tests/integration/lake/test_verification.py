@@ -38,7 +38,7 @@ from pipeline.lake.verification.runs import (
     runs_of,
 )
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.checkpoint import Ready
+from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types import column_types as t
 from tests.integration.history import READY, History, Row, Table
 
@@ -813,6 +813,19 @@ def test_what_cant_be_judged_has_a_reason(narrow: Verified) -> None:
     narrow.complete()
     judged = narrow.end("mirror", 1)
     assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, MIRROR_CHANGED)
+
+
+def test_a_mirror_that_begins_again_in_the_segment_of_verified_rows_is_not_compared(narrow: Verified) -> None:
+    """The mirror is frozen as of the segment before, and readers don't see what changed before the rows were read."""
+    history, table = narrow.history, narrow.table
+    history.transaction((table, "c", few(1)), (table, "c", few(2)))
+    narrow.deliver()
+    history.begin_verification("v", table)
+    history.transaction((table, "u", few(1, 6)), (table, "c", few(3)))
+    history.verify("v", table, sorted(table.source))
+    history.restart(table, FEW, Filling)
+    judged = narrow.end("v", 3)
+    assert (judged.verdict, judged.found, judged.reason) == (LakeVerdict.UNJUDGED, {}, MIRROR_CHANGED)
 
 
 def add_column(table: Table, schema: TableSchema) -> None:

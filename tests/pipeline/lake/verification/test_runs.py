@@ -271,6 +271,20 @@ def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
     assert background_due_at(background.rebuilt(ID, 3.0), filling) == -math.inf, "it can't be judged"
 
 
+def test_a_verification_waits_for_its_mirror_also_if_an_earlier_one_has_no_result() -> None:
+    """The earlier one's comparison has failed until the table began again. Both have rows in the same files."""
+    background = tables_met(Background(), {ID: HAD}, {}, 0.0).rebuilt(ID, 3.0)
+    earlier, later = (replace(ENDED, run=name, since=since) for name, since in (("v1", 3), ("v2", 11)))
+
+    def due(*runs: VerificationRun) -> bool:
+        _, work = next_work(background, replace(lake_of(*runs), mirrors={ID: Ready(9)}), 12, "position", 9.0)
+        return isinstance(work, VerifyRows)
+
+    assert due(earlier), "it can't be judged"
+    assert not due(later)
+    assert not due(earlier, later)
+
+
 def test_a_table_that_has_stopped_is_not_compared() -> None:
     stopped = LakeTableState(ORDERS, generation=0, stopped=DeliveryStop("so", 3))
     lake = replace(lake_of(ENDED), tables={ID: stopped})
