@@ -4,7 +4,7 @@ import ast
 import builtins
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,28 +130,28 @@ def test_two_type_variables_may_have_one_name() -> None:
 RAISES = re.compile(r"\bRaises ((?:[A-Z]\w*(?:, or |, | and | or )?)+)")
 
 
-def raised(tree: ast.Module) -> set[str]:
+def raised(nodes: Sequence[ast.AST]) -> set[str]:
     """The classes that the docstrings of a module say are raised."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    texts = (ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented))
+    texts = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented))
     lists = (found[1] for text in texts for found in RAISES.finditer(" ".join(text.split())))
     return {name for each in lists for name in re.findall(r"[A-Z]\w*", each)}
 
 
-def named(tree: ast.Module) -> set[str]:
+def named(nodes: Sequence[ast.AST]) -> set[str]:
     """The classes that a module defines, and all that its code names."""
     names = set[str]()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.ClassDef(name=name) | ast.Attribute(attr=name) | ast.alias(name=name):
                 names.add(name)
     return names
 
 
-def imported(tree: ast.Module) -> set[str]:
+def imported(nodes: Sequence[ast.AST]) -> set[str]:
     """The modules that a module imports, with what it imports of them as if that were modules as well."""
     modules = set[str]()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Import(names=names):
                 modules |= {each.name for each in names}
@@ -160,9 +160,9 @@ def imported(tree: ast.Module) -> set[str]:
     return modules
 
 
-def foreign(tree: ast.Module, own: Collection[str]) -> set[str]:
+def foreign(nodes: Sequence[ast.AST], own: Collection[str]) -> set[str]:
     """What a module imports by name from others than these."""
-    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module not in own)
+    froms = (node for node in nodes if isinstance(node, ast.ImportFrom) and node.module not in own)
     return {each.name for node in froms for each in node.names}
 
 
@@ -171,10 +171,11 @@ def unknown_errors(sources: dict[str, str]) -> dict[str, set[str]]:
 
     That is the module itself, what it imports, Python, and a package that any of the modules imports from.
     """
-    trees = {module: ast.parse(source) for module, source in sources.items()}
-    imports = {module: imported(tree) & trees.keys() for module, tree in trees.items()}
-    names = {module: named(tree) for module, tree in trees.items()}
-    others = set(dir(builtins)).union(*(foreign(tree, trees.keys()) for tree in trees.values()))
+    # A walk through each module takes seconds, and there are four questions.
+    modules = {module: list(ast.walk(ast.parse(source))) for module, source in sources.items()}
+    imports = {module: imported(nodes) & modules.keys() for module, nodes in modules.items()}
+    names = {module: named(nodes) for module, nodes in modules.items()}
+    others = set(dir(builtins)).union(*(foreign(nodes, modules.keys()) for nodes in modules.values()))
 
     def known(module: str) -> set[str]:
         reached, left = set[str](), {module}
@@ -183,7 +184,7 @@ def unknown_errors(sources: dict[str, str]) -> dict[str, set[str]]:
             left = {each for one in left for each in imports[one]} - reached
         return {name for each in reached for name in names[each]} | others
 
-    found = {module: raised(tree) for module, tree in trees.items()}
+    found = {module: raised(nodes) for module, nodes in modules.items()}
     return {module: wrong for module, errors in found.items() if (wrong := errors and errors - known(module))}
 
 
