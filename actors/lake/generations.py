@@ -13,7 +13,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, whole_together
+from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, last_together, whole_together
 from actors.lake.live_view import CatalogViews
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
@@ -241,13 +241,15 @@ class Generations:
         """Marks a complete mirror as frozen: another generation is being filled. Returns since when.
 
         First it merges all earlier changes, because the changelog's columns may be others from here on. From a
-        changelog that lacks changes it merges none.
+        changelog that lacks changes it merges none. If changes have to wait for columns of the mirror, it merges those
+        before the columns. So readers see what they have seen: the mirror that would have got these columns goes.
         """
         frozen = present.rebuilding
         if frozen is None or not present.frozen:
             changelog, segment = self._commits.own(table, Tier.CHANGELOG), present.merged
             if changelog is not None and not present.outlived(changelog):
-                segment = changelog.mark("changes")
+                changelogs = self._commits.table(table, Tier.CHANGELOG)
+                segment = last_together(present, changelogs, changelog).mark("changes")
                 self._commits.merge(mirror, present, MirrorPosition.from_reports(present, changelog), segment)
             frozen = Rebuilding(generation, segment, time.time())
         renewed = replace(frozen, generation=generation)

@@ -31,9 +31,10 @@ the generation of a text. The text is right, or fails, because the lake (`actors
    g'. So a text that finds its pin in the changelog reads no change that isn't g's.
 3. A text looks for the pin of g in both tables, whatever they had when it was printed. If it finds both, it reads a
    mirror of g and changes of g, as above. Otherwise it fails.
-4. Before a generation is filled beside the mirror, all changes of the segments before it are merged into the mirror.
-   Then the mirror is *frozen*. A text printed from then on reads only the mirror, and is bound to its pin. It returns
-   the source at the end of the last of these segments. Later columns of the changelog don't concern it.
+4. Before a generation is filled beside the mirror, all changes of the segments before it are merged into the mirror. If
+   some of these wait for columns of the mirror (`belong_together`), only those before the columns are. Then the mirror
+   is *frozen*. A text printed from then on reads only the mirror, and is bound to its pin. It returns the source at the
+   end of the last of these segments. Later columns of the changelog don't concern it.
 
 A query that is bound to versions of the tables that belong together needs no pins.
 

@@ -1061,13 +1061,9 @@ def test_what_is_merged_between_the_two_tables_changes_of_columns_keeps_its_colu
     assert rows(delivery.tier(pairs, Tier.MIRROR)) == delivery.view(pairs) == expected(pairs)
 
 
-@pytest.mark.parametrize("what", ["merge", "complete"])
-def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
-    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+def bring_changes_behind_columns(delivery: Delivery, monkeypatch: pytest.MonkeyPatch, orders: Table) -> Batch:
     """The kill comes in a batch whose last segment has a column more. The next batch ends before that segment."""
-    history, filled = delivery.history, what == "complete"
-    orders = filled_beside(delivery)[0] if filled else history.table(ORDERS)
+    history = delivery.history
     history.transaction((orders, "c", (2, "b")))
     history.seal()
     delivery.deliver_table(ORDERS.table, batch := delivery.batch())
@@ -1077,12 +1073,23 @@ def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
     history.transaction((orders, "c", (3, "d")))
     history.seal()
     orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
-    orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
+    for known in (orders.source, orders.rows):
+        known.update({key: (*row, None) for key, row in known.items()})
     history.transaction((orders, "c", (4, "e", 44)))
     kill_delivery(delivery, monkeypatch, Generations, "evolve")
     shorter = next_batch(history.store.entries(delivery.segment, history.segment - 1))
     delivery.deliver_table(ORDERS.table, shorter)
     delivery.segment = shorter.through
+    return shorter
+
+
+@pytest.mark.parametrize("what", ["merge", "complete"])
+def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    filled = what == "complete"
+    orders = filled_beside(delivery)[0] if filled else delivery.history.table(ORDERS)
+    shorter = bring_changes_behind_columns(delivery, monkeypatch, orders)
     amid = delivery.lake.find(ORDERS.table)
     assert (amid.changes, amid.since) == (shorter.through, shorter.through + 1)
     before = delivery.view(orders)
@@ -1108,6 +1115,27 @@ def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
     assert delivery.view(orders) == expected(orders)
     delivery.merge(orders)
     assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
+
+
+def test_a_table_begins_again_though_changes_wait_for_columns_that_its_mirror_never_gets(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has removed the segment with these columns. Readers keep the state before them."""
+    history = delivery.history
+    orders = history.table(ORDERS)
+    bring_changes_behind_columns(delivery, monkeypatch, orders)
+    before = delivery.view(orders)
+    delivery.segment = history.segment
+    history.restart(orders, orders.schema, Filling)
+    begun = Ready(history.scn)
+    history.chunk(orders, list(orders.source))
+    delivery.deliver()
+    assert delivery.view(orders) == rows(delivery.tier(orders, Tier.MIRROR)) == before == [(2, "b")]
+    orders.mirror = begun
+    history.transaction((orders, "u", (2, "f", 22)))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(2, "f", 22), (3, "d", None), (4, "e", 44)]
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
 
 def cut(*_: object, **__: object) -> None:
