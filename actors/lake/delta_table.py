@@ -468,13 +468,13 @@ class DeltaTable:
     def _shown(self, mirror: MirrorFiles, file: Mapping[str, Any], places: BitMap64) -> BitMap64:
         """Returns those of the places in a file that no deletion vector hides.
 
-        If a vector has a form that isn't read here, its places are among them, and Delta adds nothing for them.
+        If a vector isn't read here, its places are among them, and Delta adds nothing for them, or fails.
         """
         hidden = self._hidden(mirror, file) if places else None
         return places if hidden is None else places - hidden
 
     def _hidden(self, mirror: MirrorFiles, file: Mapping[str, Any]) -> BitMap64 | None:
-        """Returns the places that a file's deletion vector hides; None if it has a form that isn't read here."""
+        """Returns the places that a file's deletion vector hides; None if it isn't read here."""
         told = file.get("deletionVector")
         if told is None:
             return BitMap64()

@@ -221,7 +221,7 @@ class LakeVerification:
         assert view.at.mirror is not None
         mirror = table.files_at(view.at.mirror)
         if mirror is None:
-            raise ReadBySparkOnly("the mirror's files can't be listed, or a deletion vector has another form")
+            raise ReadBySparkOnly("the mirror's files can't be listed, or a deletion vector isn't read here")
         own: list[pa.Field] = list(view.schema.arrow)
         stored = {fold_name(name): each for name, each in table.snapshot_at(view.at.mirror).columns.items()}
         named = [(stored[fold_name(field.name)], field.type) for field in own]

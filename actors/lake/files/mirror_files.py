@@ -23,7 +23,7 @@ from pipeline.errors import Definite
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.files.read_values import check_calendar, spark_values, stored_name
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
-from pipeline.lake.mirrors.deletion_vector import SIZE_BYTES, vector_places
+from pipeline.lake.mirrors.deletion_vector import AROUND_BYTES, entry_places
 
 # So many rows are looked up at once, or fewer if their keys have so many bytes. Each time the changed keys are hashed
 # again.
@@ -123,13 +123,14 @@ class MirrorFiles:
         return int(said)
 
     def hidden_rows(self, path: str, offset: int, size: int) -> BitMap64 | None:
-        """Returns the places that a deletion vector hides; None if it has a form that isn't read here.
+        """Returns the places that a deletion vector hides; None if it is damaged, or has a form that isn't read here.
 
-        `path`: the file of vectors. `offset`: where the vector's entry begins. `size`: of the vector itself, in bytes.
+        Delta reads no damaged vector either. `path`: the file of vectors. `offset`: where the vector's entry begins.
+        `size`: of the vector itself, in bytes.
         """
         filesystem, inside = self._located(path)
         with filesystem.open_input_file(inside) as source:
-            return vector_places(source.read_at(size, offset + SIZE_BYTES))
+            return entry_places(source.read_at(size + AROUND_BYTES, offset))
 
     @contextmanager
     def _opened(self, file: Mapping[str, Any], coded: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:

@@ -8,14 +8,15 @@ Source: Delta Transaction Log Protocol, Deletion Vector Format, Deletion Vector 
 bitmaps' format specification, "Extension for 64-bit implementations".
 """
 
+import zlib
 from typing import Final
 
 from pyroaring import BitMap64
 
 # "Portable", in Delta's words.
 _FORM: Final = (1681511377).to_bytes(4, "little")
-# The size of a vector that comes before it in a file.
-SIZE_BYTES: Final = 4
+# What a file has around a vector: its size before it, and its CRC-32 after it.
+AROUND_BYTES: Final = 8
 
 
 def vector_bytes(places: BitMap64) -> bytes:
@@ -23,6 +24,14 @@ def vector_bytes(places: BitMap64) -> bytes:
     return _FORM + bytes(places.serialize())
 
 
-def vector_places(vector: bytes) -> BitMap64 | None:
-    """Returns the places that a deletion vector has; None if it has another form."""
-    return BitMap64.deserialize(vector[len(_FORM) :]) if vector.startswith(_FORM) else None
+def vector_entry(vector: bytes) -> bytes:
+    """Returns a deletion vector as it is in a file of vectors."""
+    return len(vector).to_bytes(4, "big") + vector + zlib.crc32(vector).to_bytes(4, "big")
+
+
+def entry_places(entry: bytes) -> BitMap64 | None:
+    """Returns the places of the vector in an entry of such a file; None if it has another form, or is damaged."""
+    vector = entry[4:-4]
+    if entry != vector_entry(vector) or not vector.startswith(_FORM):
+        return None
+    return BitMap64.deserialize(vector[len(_FORM) :])

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.lake import verification
@@ -737,6 +739,26 @@ def test_spark_reads_both_sides_where_only_it_can(
         other_form.setattr(read_values, "_OTHER_CALENDAR", b"org.apache.spark.")
         assert narrow.verify_at_once("a form of values").verdict is LakeVerdict.EQUAL
     assert compared == [None, (1, 1), None, None]
+
+
+@pytest.mark.parametrize("at", [pytest.param(4, id="size"), pytest.param(-1, id="checksum")])
+def test_a_mirror_that_no_reader_opens_is_not_equal(narrow: Verified, at: int) -> None:
+    """Delta checks the size and the checksum of a deletion vector, and refuses the mirror.
+
+    The file's version comes first, in one byte. The vector's size comes next.
+    """
+    history, table = narrow.history, narrow.table
+    for op, small in (("c", 5), ("u", 6)):
+        history.transaction(*((table, op, few(key, small)) for key in range(3 if op == "c" else 1)))
+        narrow.deliver()
+        narrow.merge()
+    (vectors,) = Path(narrow._mirror).rglob("deletion_vector_*.bin")
+    damaged = bytearray(vectors.read_bytes())
+    damaged[at] ^= 1
+    vectors.write_bytes(damaged)
+    vectors.with_name(f".{vectors.name}.crc").unlink(missing_ok=True)
+    with pytest.raises((PySparkException, Py4JJavaError), match="DELTA_DELETION_VECTOR"):
+        narrow.verify_at_once("v")
 
 
 def test_spark_reads_both_sides_if_a_changed_key_is_wider_than_its_column_is_now(

@@ -15,7 +15,7 @@ from actors.lake.files.mirror_files import MirrorFiles
 from pipeline.errors import Definite
 from pipeline.lake.files.parquet_files import Bounds, stats
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
-from pipeline.lake.mirrors.deletion_vector import vector_bytes
+from pipeline.lake.mirrors.deletion_vector import vector_bytes, vector_entry
 
 
 def changed(*numbers: int, name: str = "id") -> ChangedKeys:
@@ -96,9 +96,10 @@ def test_rows_are_counted_by_statistics_or_by_the_file(tmp_path: Path) -> None:
     assert files.count_rows({"path": "gone.parquet", "stats": stats(9, [])}) == 9
 
 
-def test_a_vector_lies_behind_its_size_in_a_file_of_vectors(tmp_path: Path) -> None:
+def test_a_vector_lies_between_its_size_and_its_checksum_in_a_file_of_vectors(tmp_path: Path) -> None:
     vector = vector_bytes(BitMap64([5, 70_000]))
-    (tmp_path / "vectors.bin").write_bytes(b"\x01" + len(vector).to_bytes(4, "big") + vector + b"sum!")
+    (tmp_path / "vectors.bin").write_bytes(b"\x01" + vector_entry(vector) + b"\x00")
     files = MirrorFiles(str(tmp_path))
     assert files.hidden_rows(f"{tmp_path}/vectors.bin", 1, len(vector)) == BitMap64([5, 70_000])
-    assert files.hidden_rows("vectors.bin", 2, len(vector)) is None
+    for offset, size in ((2, len(vector)), (1, len(vector) - 1), (1, len(vector) + 1), (1, len(vector) + 99)):
+        assert files.hidden_rows("vectors.bin", offset, size) is None

@@ -1,12 +1,13 @@
 """The bytes are those of the format's specification; Delta reads them in tests/integration/lake/test_lake.py."""
 
 import struct
+import zlib
 
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pipeline.lake.mirrors.deletion_vector import vector_bytes, vector_places
+from pipeline.lake.mirrors.deletion_vector import entry_places, vector_bytes, vector_entry
 
 
 def test_few_places_are_listed_by_their_lower_bits_behind_the_upper_ones() -> None:
@@ -24,8 +25,21 @@ def test_no_place_is_no_bitmap() -> None:
 
 @given(st.sets(st.integers(0, 1 << 40)))
 def test_a_vector_has_the_places_that_it_was_made_of(places: set[int]) -> None:
-    assert vector_places(vector_bytes(BitMap64(places))) == BitMap64(places)
+    assert entry_places(vector_entry(vector_bytes(BitMap64(places)))) == BitMap64(places)
 
 
 def test_a_vector_of_another_form_says_nothing() -> None:
-    assert vector_places(struct.pack("<I", 1681511376) + bytes(8)) is None
+    assert entry_places(vector_entry(struct.pack("<I", 1681511376) + bytes(8))) is None
+
+
+def test_a_vector_lies_between_its_size_and_its_checksum() -> None:
+    vector = vector_bytes(BitMap64([3]))
+    assert vector_entry(vector) == struct.pack(f">I{len(vector)}sI", len(vector), vector, zlib.crc32(vector))
+
+
+@given(st.integers(0), st.integers(1, 255))
+def test_a_damaged_vector_says_nothing(at: int, bits: int) -> None:
+    entry = bytearray(vector_entry(vector_bytes(BitMap64([3, 70_000]))))
+    entry[at % len(entry)] ^= bits
+    assert entry_places(bytes(entry)) is None
+    assert entry_places(bytes(entry[: at % len(entry)])) is None
