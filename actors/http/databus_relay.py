@@ -10,6 +10,7 @@ Source: Databus 2.0, `DatabusRequest` (headers), `BufferInfoResponse`, `DbusEven
 import base64
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -28,8 +29,9 @@ from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.commit_order import of_one_version
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
-from pipeline.journal.changes.place import PlaceGone, find_place
+from pipeline.journal.changes.place import PlaceGone, ReadPlace, find_place
 from pipeline.journal.changes.query import NamedPlace
+from pipeline.journal.changes.retained_range import Entries, RetainedRange, first_segment_where
 from pipeline.journal.entry import Entry
 from pipeline.journal.request_parameters import check_names
 from pipeline.kafka.databus.event_page import EventPage
@@ -144,7 +146,7 @@ class DatabusRelay:
         known = self._tap.tables(journal.entry(there.last))
         tables = find_sources(query.sources, known) if query.sources else sorted(known)
         keys = _keys_of(query, tables, known)
-        place = find_place(query.place.since, there, journal.entry)
+        place = _at_next_scn(find_place(query.place.since, there, journal.entry), there, journal.entry)
         page = EventPage(form, query.size, query.place.first, query.place.skipped)
         changes = SegmentChanges(journal, place, frozenset(tables), keys=keys, shared=self._tap.shared)
         last = min(there.last, place.segment + MOST_READ_SEGMENTS - 1)
@@ -274,6 +276,18 @@ def _keys_of(
     for table in tables:
         check_key_filter(query.keys, known[table])
     return partial(matching_keys, keys=query.keys)
+
+
+def _at_next_scn(place: ReadPlace, there: RetainedRange, entry: Entries) -> ReadPlace:
+    """Returns the place behind segments without an SCN. They have no events, and a window of theirs would be the one
+    that the client has already."""
+    if place.segment > there.last:
+        return place
+    scn = entry(place.segment).first_scn
+    found = first_segment_where(there, lambda each: each >= place.segment and entry(each).last_scn >= scn)
+    if found == place.segment:
+        return place
+    return replace(place, segment=there.last + 1 if found is None else found)
 
 
 def _looked_through(journal: JournalReader, first: int, last: int, tables: frozenset[TableId]) -> int:

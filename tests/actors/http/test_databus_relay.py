@@ -177,6 +177,20 @@ async def test_a_request_reads_so_many_segments_and_the_place_moves(
         assert windows.whole == {2: [], 4: [], 6: []}
 
 
+async def test_a_client_passes_segments_without_an_scn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databus_relay, "MOST_READ_SEGMENTS", 1)
+    async with tapped(tmp_path) as tap:
+        for _ in range(2):
+            tap.commit(2, rows=2)
+            tap.seal()
+            for _ in range(3):
+                tap.seal(idle=True)
+        windows = await pull(tap, "json", key_range="..-1")
+        assert windows.whole == {2: [], 4: []}
+
+
 async def test_what_there_is_is_told(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         await written(tap)
