@@ -3,7 +3,8 @@
 An answer that its client doesn't take stays for as long as a client may take. Many of them could have all memory of the
 process, and capture needs it too. So a large answer counts until it has been sent. While those that count have
 `MOST_HELD_BYTES` together, no further one is made or sent. Answers that are made for one client alone are made by a few
-at once, since they count only when they're whole.
+at once, since they count only when they're whole. A body that all have together (`SharedAnswer`) takes no memory for
+one more of them. It doesn't count, and is never refused.
 
 A large answer is written in pieces. So what a connection's buffer still has of it at its end is a piece or two.
 """
@@ -28,6 +29,10 @@ class NoRoomForAnswer(Transient):
     """The answers that are being sent have all the memory that answers may have."""
 
 
+class SharedAnswer(web.Response):
+    """An answer whose body is the same object for all who get it."""
+
+
 class AnswerMemory:
     """Of one server. `held`: the bytes of the large answers that are being sent."""
 
@@ -43,14 +48,14 @@ class AnswerMemory:
             yield
 
     def check_room(self, answer: web.StreamResponse) -> None:
-        """Raises NoRoomForAnswer for a large answer without room."""
-        if _large_body(answer):
+        """Raises NoRoomForAnswer for a large answer without room, unless its headers have been sent."""
+        if _counted_bytes(answer) and not answer.prepared:
             self._check()
 
     async def send(self, request: web.Request, answer: web.StreamResponse) -> None:
         """Sends an answer. Raises ConnectionError if the client has gone."""
-        body = _large_body(answer)
-        self.held += len(body)
+        body, counted = _large_body(answer), _counted_bytes(answer)
+        self.held += counted
         try:
             await answer.prepare(request)
             for start in range(0, len(body), PIECE_BYTES):
@@ -58,7 +63,7 @@ class AnswerMemory:
             # A response's own `write_eof` would write its body.
             await (web.StreamResponse.write_eof(answer) if body else answer.write_eof())
         finally:
-            self.held -= len(body)
+            self.held -= counted
 
     def _check(self) -> None:
         if self.held >= MOST_HELD_BYTES:
@@ -66,6 +71,11 @@ class AnswerMemory:
                 f"answers that their clients haven't taken yet have {MOST_HELD_BYTES >> 20} MiB of memory, and no more "
                 "may; ask again"
             )
+
+
+def _counted_bytes(answer: web.StreamResponse) -> int:
+    """Returns the bytes of a large answer that one client alone has."""
+    return 0 if isinstance(answer, SharedAnswer) else len(_large_body(answer))
 
 
 def _large_body(answer: web.StreamResponse) -> bytes:

@@ -127,10 +127,12 @@ class DatabusRelay:
             async with self._memory.making():
                 page = await self._page(query, form)
                 body = await self._tap.work(page.whole)
+        headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
+        answer = web.Response(body=body, content_type=form.content_type, headers=headers)
+        self._memory.check_room(answer)
         name = "json" if query.output is EventEncoding.JSON else "avro"
         self._consumers.measure(name, page.rows, len(body))
-        headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
-        return web.Response(body=body, content_type=form.content_type, headers=headers)
+        return answer
 
     async def _page(self, query: StreamQuery, form: EventForm) -> EventPage:
         """Returns the events of an answer. Others who read have their turn after each piece."""

@@ -71,11 +71,13 @@ class JournalFiles:
             return error_answer(
                 416, f"Range: the file has {size} bytes", {"Content-Range": f"bytes */{size}"}
             )
-        self._consumers.measure_bytes("file", len(content))
         headers = {"Content-Range": f"bytes {start}-{start + len(content) - 1}/{size}"}
-        return web.Response(
+        answer = web.Response(
             body=content, status=206, headers=headers, content_type="application/octet-stream"
         )
+        self._memory.check_room(answer)
+        self._consumers.measure_bytes("file", len(content))
+        return answer
 
     def _part(self, name: str, start: int, end: int | None) -> tuple[bytes, int] | None:
         files = self._files()

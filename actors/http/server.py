@@ -23,7 +23,7 @@ from aiohttp import web
 from actors.http import routes as api
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, Guard, TokenBucket
-from actors.http.answer_memory import AnswerMemory, NoRoomForAnswer
+from actors.http.answer_memory import AnswerMemory, NoRoomForAnswer, SharedAnswer
 from actors.http.certificate import ServedCertificate
 from actors.http.changes.consumers import (
     STALLED_S,
@@ -298,7 +298,7 @@ class HttpServer:
         file = self._files.get(name)
         if file is None:
             return error_answer(404, "there's no such file")
-        return web.Response(
+        return SharedAnswer(
             body=file.body, headers={"Content-Type": file.content_type, "Cache-Control": "no-cache"}
         )
 
@@ -314,7 +314,7 @@ class HttpServer:
         return web.json_response({"ready": not reasons, "reasons": told}, status=503 if reasons else 200)
 
     async def _metrics_text(self, _: web.Request) -> web.Response:
-        return web.Response(
+        return SharedAnswer(
             body=await self._metrics_report.get(), headers={"Content-Type": "text/plain; version=0.0.4"}
         )
 
@@ -455,7 +455,7 @@ def _answer_with(shared: SharedReport[JsonReport]) -> Handler:
 
     async def handle(_: web.Request) -> web.Response:
         text = (await shared.get()).text
-        return web.Response(body=text, headers={"Content-Type": "application/json; charset=utf-8"})
+        return SharedAnswer(body=text, headers={"Content-Type": "application/json; charset=utf-8"})
 
     return handle
 

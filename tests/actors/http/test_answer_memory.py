@@ -14,9 +14,13 @@ import pytest
 import uvloop
 
 from actors.http import answer_memory, journal_files
-from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory, NoRoomForAnswer
+from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory, NoRoomForAnswer, SharedAnswer
+from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
+from pipeline.journal.applied.progress import Through
 from tests.actors.http.changes.journals import Tapped, tapped
+from tests.actors.http.test_server import applied_path
+from tests.pipeline.journal.applied.test_waiters import delivered, sealed
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.certificates import certificate
 
@@ -113,13 +117,60 @@ async def test_a_large_answer_comes_whole(tmp_path: Path, monkeypatch: pytest.Mo
                     assert await answer.read() == content.read_bytes()
 
 
-async def test_a_large_report_needs_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_all_have_together_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a report's clients sends the same bytes, so a refusal would save nothing."""
     async with tapped_with_large_file(tmp_path, monkeypatch) as tap:
-        monkeypatch.setattr(tap.bench.board, "tables", lambda: [{"table": "x" * 100_000}])
-        assert (await tap.bench.get("/tables"))[0] == 200
+        monkeypatch.setattr(answer_memory, "PIECE_BYTES", 16)
+        counted = list[int]()
+        write, memory = SharedAnswer.write, tap.bench.server._memory
+
+        async def written(answer: SharedAnswer, data: bytes) -> None:
+            counted.append(memory.held)
+            await write(answer, data)
+
+        monkeypatch.setattr(SharedAnswer, "write", written)
+        memory.held = ROOM_BYTES
+        for path in ("/tables", "/status", "/metrics", "/"):
+            assert (await tap.bench.get(path))[0] == 200
+        assert set(counted) == {ROOM_BYTES}
+        for path in (STREAM, "/register"):
+            status, text = await tap.bench.get(path)
+            assert status == 429 and "haven't taken yet have 32 MiB" in json.loads(text)["error"]
+
+
+async def test_an_answer_to_who_has_waited_needs_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its headers are sent before it's asked whether there's room."""
+    async with tapped_with_large_file(tmp_path, monkeypatch) as tap:
+        monkeypatch.setattr(answer_memory, "PIECE_BYTES", 16)
         tap.bench.server._memory.held = ROOM_BYTES
-        status, text = await tap.bench.get("/tables")
-        assert status == 429 and "haven't taken yet have 32 MiB" in json.loads(text)["error"]
+        tap.bench.applied.journal_progressed(sealed(5, "a:1-9"))
+        tap.bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
+        status, text = await tap.bench.get(applied_path("a:8", tables="shop.orders"))
+        assert (status, json.loads(text)["segment"]) == (200, 5)
+
+
+@pytest.mark.parametrize("path", [FILE, STREAM])
+async def test_a_refused_answer_is_not_counted_as_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async with tapped_with_large_file(tmp_path, monkeypatch) as tap:
+        monkeypatch.setattr(answer_memory, "PIECE_BYTES", 16)
+        memory, changes = tap.bench.server._memory, tap.bench.changes
+        making = memory.making
+
+        @asynccontextmanager
+        async def filled_meanwhile() -> AsyncIterator[None]:
+            async with making():
+                yield
+                memory.held = ROOM_BYTES
+
+        monkeypatch.setattr(memory, "making", filled_meanwhile)
+        assert (await tap.bench.get(path))[0] == 429
+        assert not changes.sent
+        for name in (catalogue.CHANGES_ROWS, catalogue.CHANGES_BYTES):
+            assert tap.bench.metrics.total(name) == 0
 
 
 async def test_a_few_answers_are_made_at_once() -> None:
