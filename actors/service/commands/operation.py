@@ -14,13 +14,16 @@ import click
 from actors.service import client
 from actors.service.commands.conventions import config_argument, fail, lake_path
 from pipeline.config.settings import Settings
-from pipeline.errors import Definite, TidemarkError
+from pipeline.errors import Definite, TidemarkError, Transient
 from pipeline.schema.table_filter import ALL_TABLES
 
 WATCH_EVERY_S: Final = 1.0
 
 # How often it is asked for the result that somebody waits for.
 RESULT_EVERY_S: Final = 0.2
+
+# For how long a service that fails to answer is asked again for it.
+RESULT_PATIENCE_S: Final = 60.0
 
 
 @click.command(name="signal")
@@ -147,9 +150,20 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list
 
 
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
-    """Waits for a verification. Returns the result for each of its tables."""
+    """Waits for a verification. Returns the result for each of its tables.
+
+    Raises NotRunning, or Transient if the service fails to answer for too long.
+    """
+    patience_ends = time.monotonic() + RESULT_PATIENCE_S
     while True:
-        of_sink = client.get(settings, "/status")["actors"]["SparkSink"]
+        try:
+            of_sink = client.get(settings, "/status")["actors"]["SparkSink"]
+        except Transient:
+            if time.monotonic() >= patience_ends:
+                raise
+            time.sleep(RESULT_EVERY_S)
+            continue
+        patience_ends = time.monotonic() + RESULT_PATIENCE_S
         found: dict[str, Any] | None = of_sink.get("verifications", {}).get(id_)
         if found is not None and None not in found.values():
             return found

@@ -9,8 +9,11 @@ import pytest
 
 from actors.journal.store import JournalStore
 from actors.runtime.supervisor import ExitCode
+from actors.service import client
 from actors.service.client import address_file
+from actors.service.commands import operation
 from actors.service.config_file import load
+from pipeline.errors import Transient
 from tests.actors.service.command_line import answering, tidemark
 
 
@@ -99,6 +102,27 @@ def test_a_verification_exits_with_what_it_found(
     data = {"data-collections": ["a"], "repair": True, "rows-per-s": 9}
     data["additional-conditions"] = [{"data-collection": "a", "filter": "id > 3"}]
     assert posted == [{"type": "verify", "data": data}]
+
+
+@pytest.mark.parametrize(("patience_s", "code"), [(60.0, 0), (0.0, 2)])
+def test_a_verification_outlasts_a_service_that_fails_to_answer(
+    patience_s: float, code: int, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [Transient("too many requests at once")] * 3
+    found = {"actors": {"SparkSink": {"verifications": {"v1": {"shop.a": result("equal")}}}}}
+
+    def get(*_: object) -> dict[str, Any]:
+        if answers:
+            raise answers.pop()
+        return found
+
+    monkeypatch.setattr(client, "get", get)
+    monkeypatch.setattr(client, "post", lambda *_: (200, {"id": "v1"}))
+    monkeypatch.setattr(operation, "RESULT_PATIENCE_S", patience_s)
+    told = tidemark("verify", config)
+    assert told.exit_code == code
+    said = "shop.a: equal, 3 rows read" if code == 0 else "tidemark: too many requests at once"
+    assert said in told.output
 
 
 @pytest.mark.parametrize("more", [["--every", "daily"], ["--every", "0s"], ["--rows-per-s", "0"]])
