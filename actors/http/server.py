@@ -122,6 +122,7 @@ class HttpServer:
         # With a thousand tables it takes a quarter of a second, for which nothing else may wait.
         self._metrics_report = SharedReport(partial(asyncio.to_thread, metrics.text))
         self._signals = signals
+        self._of_signals: tuple[SharedReport[JsonReport], ...] = ()
         self._applied = applied
         self._changes = changes
         self._memory = AnswerMemory()
@@ -197,6 +198,8 @@ class HttpServer:
         board = self._board
         snapshots = shared_json(lambda: {"snapshots": board.snapshots()})
         tables = shared_json(lambda: {"tables": board.tables()})
+        status, signals = shared_json(board.status), shared_json(lambda: {"signals": board.signals()})
+        self._of_signals = (snapshots, tables, status, signals)
         handlers: dict[str, Handler] = {
             "page": self._page,
             "file": self._file,
@@ -204,7 +207,7 @@ class HttpServer:
             "livez": self._livez,
             "readyz": self._readyz,
             "metrics": self._metrics_text,
-            "status": _answer_with(shared_json(board.status)),
+            "status": _answer_with(status),
             "position": _answer_with(shared_json(board.position)),
             "freshness": _answer_with(shared_json(board.freshness)),
             "snapshots": _answer_with(snapshots),
@@ -213,7 +216,7 @@ class HttpServer:
             "table": _answer_with_one(tables, "tables", "table"),
             "events": _answer_with(shared_json(lambda: {"events": board.recent.last()})),
             "live": self._follow,
-            "signals": _answer_with(shared_json(lambda: {"signals": board.signals()})),
+            "signals": _answer_with(signals),
             "signal_state": self._signal_state,
             "signal": self._signal,
             "applied": self._wait_applied,
@@ -437,6 +440,8 @@ class HttpServer:
             answer = await self._signals.ask(body, self._answer_within_s)
         except Unanswered as error:
             return error_answer(503, f"{error}; send it again with the same id")
+        for report in self._of_signals:
+            report.expire()
         if isinstance(answer, SignalAccepted):
             return web.json_response({"id": answer.id, "outcome": "accepted", "detail": answer.detail})
         return web.json_response({"id": answer.id, "outcome": "rejected", "error": answer.reason}, status=409)

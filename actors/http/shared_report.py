@@ -3,6 +3,9 @@
 Capture has the same thread, or at least the same interpreter, and a report of thousands of tables takes a tenth of a
 second. So a report is made again only after `SHARED_FOR` times as long as it took. However many ask for it, it takes a
 twentieth of that thread. One that takes a millisecond is never older than 20 ms.
+
+An answered signal expires the reports that may show its effect, so that none denies what the service has accepted. The
+bounds of signals bound how often.
 """
 
 import asyncio
@@ -27,17 +30,23 @@ class SharedReport(Generic[Report]):
         self._clock = clock
         self._made: Report | None = None
         self._until = 0.0
+        self._is_expired = False
         self._making = asyncio.Lock()
 
     async def get(self) -> Report:
         """Returns the report. Raises what `make` does."""
         async with self._making:
             began = self._clock()
-            if self._made is None or began >= self._until:
+            if self._made is None or self._is_expired or began >= self._until:
+                self._until, self._is_expired = began, False
                 self._made = await self._make()
                 ended = self._clock()
                 self._until = ended + SHARED_FOR * (ended - began)
             return self._made
+
+    def expire(self) -> None:
+        """Has the report made again for the next who asks."""
+        self._is_expired = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import aiohttp
 import pytest
 
-from actors.http import static_files
+from actors.http import shared_report, static_files
 from actors.http.access import HEADERS, Access, TokenBucket
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.connections import LONGEST_LINE, ConnectionLimits
@@ -293,6 +293,49 @@ async def test_a_signal_is_accepted_or_rejected(tmp_path: Path) -> None:
         signal = parse_signal(arrived.text, arrived.default_id)
         await arrived.answer(SignalRejected(signal.id, "nothing is paused"))
         assert await asking == (409, {"id": signal.id, "outcome": "rejected", "error": "nothing is paused"})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [SignalAccepted("p", "paused"), SignalRejected("p", "it's paused already")],
+    ids=["accepted", "rejected"],
+)
+async def test_no_report_denies_what_a_signal_was_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: SignalAccepted | SignalRejected
+) -> None:
+    monkeypatch.setattr(shared_report, "SHARED_FOR", 10**12)
+    paths = ("/status", "/tables/shop.a", "/snapshots/s", "/signals")
+    async with served(tmp_path) as bench:
+
+        async def told() -> list[tuple[int, Any]]:
+            answers = [
+                (status, json.loads(text)) for status, text in [await bench.get(path) for path in paths]
+            ]
+            return [(answers[0][0], answers[0][1]["paused"]), *answers[1:3], (200, answers[3][1]["signals"])]
+
+        before = await told()
+        assert (before[0], [each[0] for each in before], before[3]) == (
+            (200, False),
+            [200, 404, 404, 200],
+            (200, []),
+        )
+        asking = asyncio.create_task(bench.post(PAUSE))
+        arrived = await bench.signals.receive()
+        bench.said[Name.WATERMARK_COORDINATOR] = {
+            "paused": True,
+            "captured": ["shop.a"],
+            "snapshots": [{"id": "s", "tables": []}],
+        }
+        bench.said[Name.SIGNAL_LISTENER] = {"signals": [{"id": "p"}]}
+        assert await told() == before
+        await arrived.answer(answer)
+        await asking
+        after = await told()
+        assert (after[0], [each[0] for each in after], after[3]) == (
+            (200, True),
+            [200] * 4,
+            (200, [{"id": "p"}]),
+        )
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,31 @@ async def test_one_that_fails_is_made_for_the_next_who_asks() -> None:
     assert await reported.shared.get() == 1
 
 
+async def test_one_that_has_expired_is_made_once_for_the_next_who_asks() -> None:
+    reported = Reported()
+    assert await reported.shared.get() == 1
+    reported.shared.expire()
+    assert await asyncio.gather(*(reported.shared.get() for _ in range(5))) == [2] * 5
+
+
+async def test_one_that_expires_while_it_is_made_is_made_again() -> None:
+    reported = Reported()
+    making = asyncio.create_task(reported.shared.get())
+    await asyncio.sleep(0)
+    reported.shared.expire()
+    assert (await making, await reported.shared.get(), await reported.shared.get()) == (1, 2, 2)
+
+
+async def test_one_that_has_expired_is_not_given_after_a_failure() -> None:
+    reported = Reported()
+    assert await reported.shared.get() == 1
+    reported.shared.expire()
+    reported.fails = True
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            await reported.shared.get()
+
+
 async def test_json_is_told_as_values_and_as_text() -> None:
     report = await shared_json(lambda: {"tables": ["é"]}).get()
     assert (report.told, report.text) == ({"tables": ["é"]}, b'{"tables": ["\\u00e9"]}')
