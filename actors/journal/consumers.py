@@ -1,6 +1,7 @@
 """The readers of the journal, and the progress of each, for which retention keeps segments.
 
-    consumers/lake.json      a consumer has everything through this segment
+    consumers/lake.json        a consumer has everything through this segment
+    consumers/lake.forgotten   what the lake's consumer has to know if it returns, as it was when it was forgotten
 
 A consumer's own cursor is where its output is, in the same commit, if that received anything. Segments without data for
 it leave no trace there. So the progress in this file may be ahead of the output, and retention may have removed the
@@ -12,22 +13,30 @@ other segments under the numbers that the output has, and nobody could tell them
 anything, the file gets the journal's end (`unchecked_end`). It keeps that through restarts until the consumer has
 compared its output with it. If the consumer can't look at a part of its output then, it continues with the others. The
 file keeps the end for that part alone (`unseen`).
+
+The output of a consumer that is forgotten stays, and so does what it lacks. Of the lake nothing else says that: which
+tables have lost rows, and what isn't compared yet. So its file is renamed, and counts when the consumer returns.
 """
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from actors.journal.files import Files
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, first_segment
-from actors.runtime.filesystem import TEMPORARY
 from pipeline.config.settings import NAME, NAME_WORDS
 from pipeline.errors import Definite
-from pipeline.journal.consumer_names import CONSUMERS
+from pipeline.journal.consumer_names import CONSUMERS, LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
 from pipeline.schema.table_schema import TableId
+
+_FORGOTTEN: Final = ".forgotten"
+
+
+class ConsumerDamaged(Definite):
+    """The file of a consumer can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +67,45 @@ class Consumers:
     ) -> None:
         """This consumer has everything through the segment, or never will have what it lacks.
 
-        What isn't compared with the journal's end stays so. `lost`: as the Consumer has it; None for nothing.
+        What isn't compared with the journal's end stays so. `lost`: as the Consumer has it; None for nothing, or for
+        what the consumer had lost when it was forgotten.
         """
         if not NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use {NAME_WORDS}")
         told = Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {})
-        if (known := self._known(name)) is not None:
+        if (known := self._known(name)) is None and (known := self._forgotten(name)) is not None:
+            told = replace(told, lost=known.lost if lost is None else lost)
+        if known is not None:
             told = replace(told, unchecked_end=known.unchecked_end, unseen=known.unseen)
         self._put(name, told)
 
     def record_lost(self, name: str, lost: LostScans) -> None:
-        """Records what a consumer has lost, if it's known."""
-        if (known := self._known(name)) is not None:
-            self._put(name, replace(known, lost=lost))
+        """Records what a consumer has lost, if it's known or was forgotten."""
+        self._change(name, lambda known: replace(known, lost=lost))
 
     def leave_unchecked(self, name: str, end: int) -> None:
-        """Records that the journal ends with this segment, if a consumer is known and no earlier end is unchecked."""
-        known = self._known(name)
-        if known is not None and known.unchecked_end is None:
-            self._put(name, replace(known, unchecked_end=end))
+        """Records that the journal ends with this segment, if a consumer is known or was forgotten, and no earlier end
+        is unchecked."""
+        self._change(
+            name,
+            lambda known: replace(
+                known, unchecked_end=end if known.unchecked_end is None else known.unchecked_end
+            ),
+        )
 
     def checked(self, name: str, unseen: Mapping[TableId, int] | None = None) -> None:
         """Records that a consumer's output isn't ahead of the journal, except perhaps for tables that are `unseen`."""
-        known = self._known(name)
-        if known is not None and (None, unseen or {}) != (known.unchecked_end, known.unseen):
-            self._put(name, replace(known, unchecked_end=None, unseen=unseen or {}))
+        self._change(name, lambda known: replace(known, unchecked_end=None, unseen=unseen or {}))
 
-    def _put(self, name: str, consumer: Consumer) -> None:
+    def _change(self, name: str, change: Callable[[Consumer], Consumer]) -> None:
+        """Changes what is known of a consumer, or what waits for its return."""
+        for suffix in (JSON_SUFFIX, _FORGOTTEN):
+            if (known := self._read(name, suffix)) is not None:
+                if (after := change(known)) != known:
+                    self._put(name, after, suffix)
+                return
+
+    def _put(self, name: str, consumer: Consumer, suffix: str = JSON_SUFFIX) -> None:
         value: dict[str, Any] = {
             "segment": consumer.segment,
             "told_at": consumer.reported_at,
@@ -96,18 +117,26 @@ class Consumers:
             value["lost"] = [[t.database, t.name, sorted(ids)] for t, ids in sorted(consumer.lost.items())]
         if consumer.unseen:
             value["unseen"] = [[t.database, t.name, end] for t, end in sorted(consumer.unseen.items())]
-        self._files.put(f"{CONSUMERS}/{name}{JSON_SUFFIX}", json.dumps(value).encode())
+        self._files.put(f"{CONSUMERS}/{name}{suffix}", json.dumps(value).encode())
 
     def all(self) -> dict[str, Consumer]:
-        """All of them, by name. Raises Definite where one can't be read."""
-        names = (file.removesuffix(JSON_SUFFIX) for file in sorted(self._files.listed(CONSUMERS)))
-        found = {name: self._known(name) for name in names if not name.endswith(TEMPORARY)}
+        """All of them, by name. Raises ConsumerDamaged where one can't be read."""
+        files = sorted(self._files.listed(CONSUMERS))
+        names = (file.removesuffix(JSON_SUFFIX) for file in files if file.endswith(JSON_SUFFIX))
+        found = {name: self._known(name) for name in names}
         return {name: consumer for name, consumer in found.items() if consumer is not None}
 
     def _known(self, name: str) -> Consumer | None:
-        """Returns a consumer; None if there is none, or it was forgotten meanwhile. Raises Definite as `all` does."""
+        """Returns a consumer; None if there is none, or it was forgotten meanwhile. Raises as `all` does."""
+        return self._read(name, JSON_SUFFIX)
+
+    def _forgotten(self, name: str) -> Consumer | None:
+        """Returns the lake's consumer as it was forgotten; None if it wasn't. Raises as `all` does."""
+        return self._read(name, _FORGOTTEN)
+
+    def _read(self, name: str, suffix: str) -> Consumer | None:
         try:
-            value = json.loads(self._files.read(f"{CONSUMERS}/{name}{JSON_SUFFIX}"))
+            value = json.loads(self._files.read(f"{CONSUMERS}/{name}{suffix}"))
             return Consumer(
                 int(value["segment"]),
                 int(value["told_at"]),
@@ -119,9 +148,9 @@ class Consumers:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            raise Definite(
-                f"{self._files.shown}/{CONSUMERS}/{name}{JSON_SUFFIX} is damaged: forget that consumer, and it reports "
-                "again"
+            raise ConsumerDamaged(
+                f"{self._files.shown}/{CONSUMERS}/{name}{suffix} is damaged: run tidemark forget-consumer FILE {name}, "
+                "and the consumer reports again"
             ) from error
 
     def behind(self, segment: int) -> str | None:
@@ -130,12 +159,25 @@ class Consumers:
         return slowest[1] if slowest is not None and slowest[0] < segment else None
 
     def forget(self, name: str) -> None:
-        """Keep nothing for this consumer any more. Raises Definite where there's no such one."""
+        """Keep nothing for this consumer any more. Raises Definite where there's no such one.
+
+        Raises ConsumerDamaged if it may have been the lake's and can't be read: then what it has lost isn't known.
+        """
         if f"{name}{JSON_SUFFIX}" not in self._files.listed(CONSUMERS):
+            self._forgotten(name)
             known = ", ".join(sorted(self.all())) or "none"
             raise Definite(
                 f"{name!r} isn't a consumer of the journal in {self._files.shown}; there are: {known}"
             )
+        if name == LAKE_CONSUMER:
+            self._known(name)
+            self._files.rename(f"{CONSUMERS}/{name}{JSON_SUFFIX}", f"{CONSUMERS}/{name}{_FORGOTTEN}")
+        else:
+            self._files.remove(f"{CONSUMERS}/{name}{JSON_SUFFIX}")
+
+    def forget_damaged(self, name: str, may_be: Consumer) -> None:
+        """Keep nothing for this consumer any more. If it returns, what it has lost is as here."""
+        self._put(name, may_be, _FORGOTTEN)
         self._files.remove(f"{CONSUMERS}/{name}{JSON_SUFFIX}")
 
     def first(self) -> int:

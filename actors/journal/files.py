@@ -95,6 +95,9 @@ class Files(Protocol):
     def finish_folder(self, folder: str, names: frozenset[str]) -> None:
         """Make a folder durable whose files are written; those that aren't named are removed."""
 
+    def rename(self, name: str, other: str) -> None:
+        """Gives a file another name, durably, in place of what has that name. On a disk that needs no room."""
+
     def remove(self, name: str) -> None:
         """Remove a file, if it's there."""
 
@@ -207,6 +210,11 @@ class LocalFiles:
         elif temporary.exists():
             temporary.rmdir()
 
+    def rename(self, name: str, other: str) -> None:
+        """Renames it."""
+        path = (self.directory / name).rename(self.directory / other)
+        sync(path.parent)
+
     def remove(self, name: str) -> None:
         """Remove a file."""
         (self.directory / name).unlink(missing_ok=True)
@@ -299,6 +307,11 @@ class RemoteFiles:
         for there in self.listed(folder):
             if there not in names:
                 self.remove(f"{folder}/{there}")
+
+    def rename(self, name: str, other: str) -> None:
+        """Puts another object with its content, and removes it."""
+        self.put(other, self.read(name))
+        self.remove(name)
 
     def remove(self, name: str) -> None:
         """Remove an object."""

@@ -101,6 +101,10 @@ class ServedFiles:
         """Nothing can be kept."""
         self.refuse(folder, names)
 
+    def rename(self, name: str, other: str) -> None:
+        """Nothing can be renamed."""
+        self.refuse(name, other)
+
     def remove(self, name: str) -> None:
         """Nothing can be removed."""
         self.refuse(name)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from actors.journal import segment_file, writer_epochs
-from actors.journal.consumers import Consumers
+from actors.journal.consumers import Consumer, ConsumerDamaged, Consumers
 from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files, wait_for_all
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, MANIFEST
 from actors.runtime.filesystem import TEMPORARY
@@ -37,6 +37,7 @@ from pipeline.journal import writer_epochs as epochs
 from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import DamagedManifest
+from pipeline.journal.missing_generations import scans_through
 from pipeline.journal.retention import RetainedSegment, removable
 from pipeline.journal.segment import SegmentTable
 from pipeline.journal.writer_epochs import JournalView
@@ -97,6 +98,21 @@ class JournalReader:
         """The last segment that no crash can take back. Raises as `entry` does."""
         last = self.last_segment()
         return self.entry(last) if last else None
+
+    def forget_consumer(self, name: str) -> None:
+        """Keeps nothing for a consumer any more. Raises Definite where there's no such one.
+
+        If the lake's file is damaged, the lake counts as without each scan that the journal knows of. It must not be
+        ahead of the journal's end.
+        """
+        try:
+            self.consumers.forget(name)
+        except ConsumerDamaged:
+            last = self.last_entry()
+            segment = 0 if last is None else last.segment
+            lost = {} if last is None else scans_through(last.checkpoint.scanned, last.checkpoint)
+            may_be = Consumer(segment, 0, None, unchecked_end=segment, lost=lost)
+            self.consumers.forget_damaged(name, may_be)
 
     def entries(self, after: int, through: int) -> Iterator[Entry]:
         """The segments with `after` < number <= `through`, in order; raises as `entry` does."""

@@ -237,9 +237,10 @@ def tables(settings: Settings, as_json: bool) -> None:
 def forget_consumer(settings: Settings, name: str) -> None:
     """Stop keeping segments in the journal for the consumer NAME, which `status` names.
 
-    If it returns and the journal has removed segments that it lacks, its tables begin again.
+    If it returns and the journal has removed segments that it lacks, its tables begin again. A table without a primary
+    key that lacks rows in the lake still lacks them then.
     """
     from actors.journal.store import JournalReader
 
-    JournalReader(settings.journal.path).consumers.forget(name)
+    JournalReader(settings.journal.path).forget_consumer(name)
     click.echo(f"{name} is forgotten")

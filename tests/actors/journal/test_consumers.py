@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.journal.consumers import Consumers
+from actors.journal.consumers import Consumer, ConsumerDamaged, Consumers
 from actors.journal.files import Files, LocalFiles
 from actors.journal.writer_epochs import FIRST
 from pipeline.errors import Definite
@@ -62,6 +62,59 @@ def test_a_consumer_is_forgotten(files: Files) -> None:
     consumers.forget("lake")
     with pytest.raises(Definite, match="there are: none"):
         consumers.forget("lake")
+
+
+def test_what_the_lake_has_lost_is_known_when_its_consumer_returns(files: Files) -> None:
+    """Its output stays as it is meanwhile."""
+    consumers, orders = Consumers(files), TableId("shop", "orders")
+    lost, more = (
+        {TableId("shop", "log"): frozenset({"s1"})},
+        {TableId("shop", "log"): frozenset({"s1", "s2"})},
+    )
+    consumers.record_progress("lake", 3, 2, lost)
+    consumers.leave_unchecked("lake", 4)
+    consumers.checked("lake", {orders: 4})
+    consumers.forget("lake")
+    assert consumers.all() == {}
+    consumers.leave_unchecked("lake", 9)
+    consumers.leave_unchecked("lake", 12)
+    assert consumers.all() == {}
+    consumers.record_progress("lake", 5)
+    told = consumers.all()["lake"]
+    assert (told.segment, told.reported) == (5, None)
+    assert (told.unchecked_end, told.unseen, told.lost) == (9, {orders: 4}, lost)
+    consumers.forget("lake")  # while the sink runs, which knows better
+    consumers.checked("lake")
+    consumers.record_lost("lake", more)
+    consumers.record_progress("lake", 6)
+    told = consumers.all()["lake"]
+    assert (told.unchecked_end, told.unseen, told.lost) == (None, {}, more)
+    consumers.forget("lake")
+    consumers.record_progress("lake", 7, 7, {})
+    assert consumers.all()["lake"].lost == {}
+    consumers.record_progress("topics", 9, 9, lost)
+    consumers.forget("topics")
+    consumers.record_progress("topics", 9)
+    assert consumers.all()["topics"].lost == {}
+
+
+def test_what_the_lake_has_lost_isnt_known_if_its_file_is_damaged(files: Files, tmp_path: Path) -> None:
+    consumers, lost = Consumers(files), {TableId("shop", "log"): frozenset({"s1"})}
+    may_be = Consumer(7, 0, None, unchecked_end=7, lost=lost)
+    for suffix in (".json", ".forgotten"):
+        (tmp_path / CONSUMERS / f"lake{suffix}").write_text("{")
+        with pytest.raises(ConsumerDamaged, match=rf"lake\{suffix} is damaged: run tidemark forget-consumer"):
+            consumers.record_progress("lake", 3)
+        with pytest.raises(ConsumerDamaged):
+            consumers.forget("lake")
+        consumers.forget_damaged("lake", may_be)
+        assert consumers.all() == {}
+        consumers.record_progress("lake", 3)
+        told = consumers.all()["lake"]
+        assert (told.segment, told.unchecked_end, told.lost) == (3, 7, lost)
+        consumers.forget("lake")
+    (tmp_path / CONSUMERS / "topics.json").write_text("{")
+    consumers.forget("topics")
 
 
 def test_a_damaged_cursor_is_refused_by_name_and_what_a_crash_left_is_passed_over(

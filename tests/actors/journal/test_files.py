@@ -32,6 +32,14 @@ def test_a_put_file_is_there_whole_and_may_be_replaced_and_removed(files: Files)
         files.read("manifest/b.json")
 
 
+def test_a_file_gets_the_name_of_another_one(files: Files) -> None:
+    files.put("manifest/a.json", b"a")
+    files.put("manifest/b.json", b"b")
+    files.rename("manifest/a.json", "manifest/b.json")
+    assert files.listed("manifest") == ["b.json"]
+    assert files.read("manifest/b.json") == b"a"
+
+
 def test_a_folder_that_is_not_there_is_empty(files: Files) -> None:
     assert files.listed("nowhere") == []
     files.make_durable("nowhere")

@@ -87,6 +87,7 @@ async def test_what_the_service_does_not_have_or_give_is_named(tmp_path: Path) -
         for write in (
             lambda: files.make(["x"]),
             lambda: files.put("x", b""),
+            lambda: files.rename("x", "y"),
             lambda: files.remove("x"),
             lambda: JournalReader(tap.url).consumers.record_progress("reports", 1),
         ):

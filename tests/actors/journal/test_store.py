@@ -21,8 +21,10 @@ from actors.journal.files import LocalFiles
 from actors.journal.store import JournalReader, JournalStore, Removed
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import segment as journal
+from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot
 from tests.actors import crashing_journal
 from tests.actors.crashing_journal import ALL_OLD, GOING, GOOD_SEGMENTS, LATER, RETAINED, WAYS
 from tests.actors.segments import ITEMS, ROWS, moved, part, seal
@@ -220,6 +222,29 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     assert store.retain(ALL_OLD, LATER).segments == 1
     assert names(store) == [store._view.name(4)]
     store.close()
+
+
+def test_a_lake_whose_file_is_damaged_may_have_lost_each_scan(store: JournalStore) -> None:
+    """It is forgotten, and returns. Nothing says any more what it lacks."""
+    damaged = store.directory / CONSUMERS / "lake.json"
+    damaged.write_text("{")
+    store.forget_consumer("lake")
+    store.consumers.record_progress("lake", 0)
+    assert (store.consumers.all()["lake"].unchecked_end, store.consumers.all()["lake"].lost) == (0, {})
+    scanned = replace(
+        moved(1).checkpoint,
+        scanned=frozenset({ITEMS.table}),
+        snapshots=(Snapshot("s1", {ITEMS.table: Completed(Progress())}),),
+    )
+    store.publish(journal.seal(1, [replace(moved(1), checkpoint=scanned)], (), None, sealed_at=LATER))
+    damaged.write_text("{")
+    store.forget_consumer("lake")
+    assert store.consumers.all() == {}
+    store.consumers.record_progress("lake", 0)
+    told = store.consumers.all()["lake"]
+    assert (told.unchecked_end, told.lost) == (1, {ITEMS.table: frozenset({"s1"})})
+    with pytest.raises(Definite, match="there are: lake"):
+        store.forget_consumer("topics")
 
 
 def test_a_consumer_that_comes_while_segments_go_finds_what_it_saw(

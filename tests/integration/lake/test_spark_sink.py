@@ -31,7 +31,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
-from pipeline.journal.consumer_names import LAKE_CONSUMER
+from pipeline.journal.consumer_names import CONSUMERS, LAKE_CONSUMER
 from pipeline.journal.entry import CommitTimes
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.inboxes import ToSparkSink
@@ -360,7 +360,7 @@ async def test_tables_that_got_nothing_for_long_are_not_begun_anew_when_what_had
 
 @pytest.mark.full
 async def test_a_scan_that_the_lake_lacks_is_known_until_there_is_another(house: House) -> None:
-    """A lake is added when the journal has removed the scan of a table without a key."""
+    """A lake is added when the journal has removed the scan of a table without a key, and is forgotten twice."""
     history, store = house.history, house.history.store
     log = history.table(replace(table("log"), key=()), mirror=None)
     history.scanned = frozenset({log.schema.table})
@@ -378,13 +378,19 @@ async def test_a_scan_that_the_lake_lacks_is_known_until_there_is_another(house:
     history.seal()
     store.recover()
     assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 1
-    for life in range(2):
+    for life in range(4):
+        if life == 2:
+            store.forget_consumer(LAKE_CONSUMER)
+        if life == 3:
+            (store.directory / CONSUMERS / f"{LAKE_CONSUMER}.json").write_text("")
+            store.forget_consumer(LAKE_CONSUMER)
         async with house.life() as running:
             await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
+            history.transaction((log, "c", (10 + life, 1)))  # so that the lake has something of it
             await house.write(life, 2)
             await house.until(house.arrived, running)
             assert "request a blocking snapshot" in lost(), life
-            if life:
+            if life == 3:
                 scan("s2")
                 await house.mailbox.put(SEALED, SegmentSealed(history.segment))
                 await house.until(house.arrived, running)
