@@ -111,6 +111,14 @@ class SparkSinkPorts:
     differences: Sender[DifferencesReported]
 
 
+def register_lake(journal: JournalReader) -> None:
+    """Registers the lake as a consumer of the journal, before any segment is sealed, so that its tables are compared
+    with the journal's end (`actors.journal.consumers`)."""
+    consumers = journal.consumers
+    if LAKE_CONSUMER not in consumers.all():
+        consumers.record_progress(LAKE_CONSUMER, consumers.first() - 1)
+
+
 class SparkSink(Actor[ToSparkSink]):
     """Owns Spark and the lake's tables. It needs only the reading side of the journal."""
 
@@ -250,10 +258,8 @@ class SparkSink(Actor[ToSparkSink]):
 
         Returns what the journal knows of it.
         """
-        consumers = self._journal.consumers
-        if LAKE_CONSUMER not in consumers.all():
-            consumers.record_progress(LAKE_CONSUMER, consumers.first() - 1)
-        return consumers.all()[LAKE_CONSUMER]
+        register_lake(self._journal)
+        return self._journal.consumers.all()[LAKE_CONSUMER]
 
     async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
         """Begins the orders that follow from facts that come together. Their own facts come later."""

@@ -44,7 +44,7 @@ from actors.signals.verify_schedule import VerifySchedule
 from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table
-from actors.spark_sink import SparkSink, SparkSinkPorts
+from actors.spark_sink import SparkSink, SparkSinkPorts, register_lake
 from actors.status.alert_webhook import AlertWebhook
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
@@ -131,6 +131,8 @@ class Assembly:
         self._servers = Servers(settings, store.identity.id, self.metrics)
         if settings.kafka is not None:
             kafka_sink.join_journal(store)
+        if settings.lake is not None:
+            register_lake(store)
         store.leave_unchecked(LAKE_CONSUMER, KAFKA_CONSUMER)
         _log_absent_consumers(settings, store)
         for name, mailbox in self.mailboxes.items():

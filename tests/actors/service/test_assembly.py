@@ -19,6 +19,7 @@ from pipeline.config.settings import (
 )
 from pipeline.errors import Definite
 from pipeline.schema.table_filter import TableFilter
+from tests.actors.segments import seal
 
 
 @pytest.mark.measuring_fails
@@ -55,6 +56,25 @@ def test_a_consumer_without_its_section_is_named_at_a_start(tmp_path: Path) -> N
             with capture_logs() as logged:
                 assembly.Assembly(replace(settings, lake=lake), store)
             assert [each["consumer"] for each in logged if "section" in each["event"]] == named
+
+
+def test_a_lake_is_compared_also_with_a_journal_that_does_not_know_it(tmp_path: Path) -> None:
+    """It may be a copy from before the lake was added. The lake has what the journal seals under other numbers now."""
+    settings = Settings(
+        "shop",
+        TableFilter(("a.b",)),
+        SourceSettings("127.0.0.1", "u", 1, server_id=7),
+        JournalSettings(str(tmp_path / "journal")),
+        LakeSettings(str(tmp_path / "lake")),
+    )
+    with closing(JournalStore.open_single_writer(settings.journal.path, "shop")) as store:
+        seal(store, 1)
+        assembly.Assembly(settings, store)
+        assert store.consumers.all()["lake"].unchecked_end == 1
+        without = replace(settings, lake=None)
+        store.consumers.forget("lake")
+        assembly.Assembly(without, store)
+        assert store.consumers.all() == {}
 
 
 @pytest.mark.parametrize(
