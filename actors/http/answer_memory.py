@@ -2,9 +2,9 @@
 
 An answer that its client doesn't take stays for as long as a client may take. Many of them could have all memory of the
 process, and capture needs it too. So a large answer counts until it has been sent. While those that count have
-`MOST_HELD_BYTES` together, no further one is made or sent. Answers that are made for one client alone are made by a few
-at once, since they count only when they're whole. A body that all have together (`SharedAnswer`) takes no memory for
-one more of them. It doesn't count, and is never refused.
+`MOST_HELD_BYTES` together, no further one is made or sent. Of each kind that is made for one client alone a few are
+made at once, since they count only when they're whole. A body that all have together (`SharedAnswer`) takes no memory
+for one more of them. It doesn't count, and is never refused.
 
 A large answer is written in pieces. So what a connection's buffer still has of it at its end is a piece or two.
 """
@@ -38,12 +38,11 @@ class AnswerMemory:
 
     def __init__(self) -> None:
         self.held = 0
-        self._few = asyncio.Semaphore(MADE_AT_ONCE)
 
     @asynccontextmanager
-    async def making(self) -> AsyncIterator[None]:
-        """Waits until an answer may be made. Raises NoRoomForAnswer."""
-        async with self._few:
+    async def making(self, few: asyncio.Semaphore) -> AsyncIterator[None]:
+        """Waits until an answer may be made, one of a `few` of its kind. Raises NoRoomForAnswer."""
+        async with few:
             self._check()
             yield
 

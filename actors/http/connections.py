@@ -27,6 +27,7 @@ from aiohttp.http_exceptions import LineTooLong
 
 from actors.http.access import TokenBucket
 from pipeline.config.http_access import is_loopback
+from pipeline.errors import Transient
 
 log = structlog.get_logger()
 
@@ -186,6 +187,10 @@ class Connections:
         connection.cut()
 
 
+class ClientLeft(Transient):
+    """The client has closed its connection, so there is no one to answer."""
+
+
 class Connection(web.RequestHandler):
     """One connection: aiohttp's, which is counted and may be cut. It names no software in its own answers."""
 
@@ -248,13 +253,13 @@ class Connection(web.RequestHandler):
             super().data_received(data)
 
     async def while_open(self, waiting: Coroutine[Any, Any, Waited]) -> Waited:
-        """Returns the result. Cancels it, and raises ConnectionResetError, if the client leaves before."""
+        """Returns the result. Cancels it, and raises ClientLeft, if the client leaves before."""
         self._awaiting = asyncio.current_task()
         try:
             return await waiting
         except asyncio.CancelledError:
             if self._wire is None:
-                raise ConnectionResetError("the client has left") from None
+                raise ClientLeft("the client has left") from None
             raise
         finally:
             self._awaiting = None
@@ -287,3 +292,10 @@ class Connection(web.RequestHandler):
         answer = web.json_response({"error": told}, status=status, headers={"Server": "tidemark"})
         answer.force_close()
         return answer
+
+
+async def while_client_waits(request: web.Request, waiting: Coroutine[Any, Any, Waited]) -> Waited:
+    """Returns the result. Cancels it, and raises ClientLeft, if the request's client leaves before."""
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    return await connection.while_open(waiting)

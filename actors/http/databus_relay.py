@@ -7,6 +7,7 @@ A request is answered with what the journal has, and is not kept open. Its curso
 Source: Databus 2.0, `DatabusRequest` (headers), `BufferInfoResponse`, `DbusEventsTotalStatsEvent`.
 """
 
+import asyncio
 import base64
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,10 +19,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from actors.http.answer_memory import AnswerMemory
+from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.changes.segment_changes import ChangesRead, ChooseKeys, SegmentChanges
 from actors.http.changes.stream_point import SEGMENTS_AT_ONCE
+from actors.http.connections import while_client_waits
 from actors.http.error_answers import Handler, changes_refusal
 from actors.journal.store import JournalReader
 from actors.runtime.metrics import Metrics
@@ -63,6 +65,7 @@ class DatabusRelay:
     def __init__(self, consumers: ChangesConsumers, metrics: Metrics, memory: AnswerMemory) -> None:
         self._consumers = consumers
         self._memory = memory
+        self._few = asyncio.Semaphore(MADE_AT_ONCE)
         self._tap = consumers.tap
         self._metrics = metrics
         self._requests = count(1)
@@ -124,15 +127,19 @@ class DatabusRelay:
         query = parse_stream_query(request.query)
         form = JsonEvents() if query.output is EventEncoding.JSON else AvroEvents()
         with self._consumers.consumer():
-            async with self._memory.making():
-                page = await self._page(query, form)
-                body = await self._tap.work(page.whole)
+            page, body = await while_client_waits(request, self._made(query, form))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
         answer = web.Response(body=body, content_type=form.content_type, headers=headers)
         self._memory.check_room(answer)
         name = "json" if query.output is EventEncoding.JSON else "avro"
         self._consumers.measure(name, page.rows, len(body))
         return answer
+
+    async def _made(self, query: StreamQuery, form: EventForm) -> tuple[EventPage, bytes]:
+        """Returns the events of an answer, and its body."""
+        async with self._memory.making(self._few):
+            page = await self._page(query, form)
+            return page, await self._tap.work(page.whole)
 
     async def _page(self, query: StreamQuery, form: EventForm) -> EventPage:
         """Returns the events of an answer. Others who read have their turn after each piece."""

@@ -8,6 +8,7 @@ from aiohttp import web
 from actors.http.answer_memory import NoRoomForAnswer
 from actors.http.changes.consumers import TooManyConsumers
 from actors.http.changes.journal_tap import NothingSealed
+from actors.http.connections import ClientLeft
 from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.bootstrap import LakeBehind, LakeWithout
 from pipeline.journal.changes.key_filter import WrongKeyFilter
@@ -51,6 +52,8 @@ def changes_refusal(error: Definite | Transient) -> web.Response:
             return error_answer(410, str(error))
         case TooManyConsumers() | NoRoomForAnswer():
             return error_answer(429, str(error), {"Retry-After": "5"})
+        case ClientLeft():
+            return error_answer(503, str(error))
         case NothingSealed() | LakeBehind():
             return error_answer(503, str(error), {"Retry-After": "5"})
         case _:

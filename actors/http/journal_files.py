@@ -5,13 +5,15 @@ never changes, so nothing has to be kept of who reads. A part has at most `MOST_
 changes may read these files: they have the same rows.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
 
-from actors.http.answer_memory import AnswerMemory
+from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory
 from actors.http.changes.consumers import ChangesConsumers
+from actors.http.connections import while_client_waits
 from actors.http.error_answers import Handler, error_answer, refusing
 from actors.journal.files import journal_errors
 from actors.journal.writer_epochs import EPOCHS, FIRST, MANIFEST
@@ -32,6 +34,7 @@ class JournalFiles:
     def __init__(self, consumers: ChangesConsumers, memory: AnswerMemory) -> None:
         self._consumers = consumers
         self._memory = memory
+        self._few = asyncio.Semaphore(MADE_AT_ONCE)
         self._files = consumers.tap.files
 
     def handlers(self) -> dict[str, Handler]:
@@ -62,8 +65,7 @@ class JournalFiles:
         if start < 0:
             return error_answer(416, "Range: give the first byte's number")
         with self._consumers.consumer():
-            async with self._memory.making():
-                part = await self._consumers.tap.work(lambda: self._part(name, start, end))
+            part = await while_client_waits(request, self._made(name, start, end))
         if part is None:
             return error_answer(404, f"name: the journal has no file {name}")
         content, size = part
@@ -78,6 +80,11 @@ class JournalFiles:
         self._memory.check_room(answer)
         self._consumers.measure_bytes("file", len(content))
         return answer
+
+    async def _made(self, name: str, start: int, end: int | None) -> tuple[bytes, int] | None:
+        """Returns a part of a file, and the file's size; None if there is no such file."""
+        async with self._memory.making(self._few):
+            return await self._consumers.tap.work(lambda: self._part(name, start, end))
 
     def _part(self, name: str, start: int, end: int | None) -> tuple[bytes, int] | None:
         files = self._files()

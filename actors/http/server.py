@@ -11,11 +11,10 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import structlog
 from aiohttp import web
@@ -31,7 +30,7 @@ from actors.http.changes.consumers import (
     ConsumerStream,
     ServiceStops,
 )
-from actors.http.connections import Connection, ConnectionLimits, Connections
+from actors.http.connections import ClientLeft, Connection, ConnectionLimits, Connections, while_client_waits
 from actors.http.databus_relay import DatabusRelay
 from actors.http.error_answers import Handler, changes_refusal, error_answer, refusing, unread_journal
 from actors.http.event_stream import FOLLOWER_PATIENCE_S, Followers, TooManyFollowers
@@ -62,8 +61,6 @@ from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
 
 log = structlog.get_logger()
-
-Waited = TypeVar("Waited")
 
 # How long a request waits for the answer to its signal, in seconds.
 ANSWER_WITHIN_S = 30.0
@@ -347,12 +344,12 @@ class HttpServer:
     async def _applied_answer(self, request: web.Request) -> web.Response:
         try:
             query = parse_applied_query(request.query, self._applied.there)
-            answer = await _while_open(request, self._applied.wait(query))
+            answer = await while_client_waits(request, self._applied.wait(query))
         except MalformedRequest as error:
             return error_answer(400, str(error))
         except TooManyWait as error:
             return error_answer(429, str(error), {"Retry-After": "1"})
-        except (WaitEnded, ConnectionResetError) as error:
+        except (WaitEnded, ClientLeft) as error:
             return error_answer(503, str(error))
         if isinstance(answer, NeverApplied):
             return error_answer(409, answer.reason)
@@ -479,13 +476,6 @@ def _answer_with_one(shared: SharedReport[JsonReport], listed: str, key: str) ->
 def _count(request: web.Request, bucket: TokenBucket) -> float:
     """Returns as how many requests this one counts."""
     return max(1.0, len(request.raw_path) * bucket.per_s / PARAMETER_BYTES_PER_S)
-
-
-async def _while_open(request: web.Request, waiting: Coroutine[Any, Any, Waited]) -> Waited:
-    """Waits as long as the client does."""
-    connection = request.protocol
-    assert isinstance(connection, Connection)
-    return await connection.while_open(waiting)
 
 
 def _cut(request: web.Request) -> None:

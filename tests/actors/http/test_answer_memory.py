@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,6 +16,7 @@ import uvloop
 
 from actors.http import answer_memory, journal_files
 from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory, NoRoomForAnswer, SharedAnswer
+from actors.http.databus_relay import DatabusRelay
 from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from pipeline.journal.applied.progress import Through
@@ -161,8 +163,8 @@ async def test_a_refused_answer_is_not_counted_as_sent(
         making = memory.making
 
         @asynccontextmanager
-        async def filled_meanwhile() -> AsyncIterator[None]:
-            async with making():
+        async def filled_meanwhile(few: asyncio.Semaphore) -> AsyncIterator[None]:
+            async with making(few):
                 yield
                 memory.held = ROOM_BYTES
 
@@ -175,10 +177,11 @@ async def test_a_refused_answer_is_not_counted_as_sent(
 
 async def test_a_few_answers_are_made_at_once() -> None:
     memory, makes, made = AnswerMemory(), 0, asyncio.Event()
+    few = asyncio.Semaphore(MADE_AT_ONCE)
 
     async def make() -> None:
         nonlocal makes
-        async with memory.making():
+        async with memory.making(few):
             makes += 1
             await made.wait()
             makes -= 1
@@ -192,3 +195,36 @@ async def test_a_few_answers_are_made_at_once() -> None:
         made.set()
         ended = await asyncio.gather(*making, return_exceptions=True)
     assert {type(each) for each in ended} == {type(None), NoRoomForAnswer}
+
+
+async def test_pages_that_are_made_delay_no_file_and_who_leaves_waits_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended, may_end, page = 0, 0, asyncio.Event(), DatabusRelay._page
+
+    async def slow_page(*asked: Any) -> Any:
+        nonlocal begun, ended
+        begun += 1
+        try:
+            await may_end.wait()
+            return await page(*asked)
+        finally:
+            ended += 1
+
+    async with tapped_with_large_file(tmp_path, monkeypatch) as tap, aiohttp.ClientSession() as session:
+        monkeypatch.setattr(DatabusRelay, "_page", slow_page)
+        changes = tap.bench.changes
+        asking = [asyncio.create_task(session.get(tap.url + STREAM)) for _ in range(MADE_AT_ONCE)]
+        await until(lambda: begun == MADE_AT_ONCE, "a few are made")
+        waiting = asyncio.create_task(session.get(tap.url + STREAM))
+        await until(lambda: changes.count == MADE_AT_ONCE + 1, "one waits")
+        async with session.get(tap.url + FILE) as answer:
+            assert answer.status == 206
+        waiting.cancel()
+        await until(lambda: changes.count == MADE_AT_ONCE, "it has left")
+        asking.pop().cancel()
+        await until(lambda: changes.count == MADE_AT_ONCE - 1, "one whose page is made has left too")
+        assert (begun, ended) == (MADE_AT_ONCE, 1)
+        may_end.set()
+        assert [(await each).status for each in asking] == [200] * (MADE_AT_ONCE - 1)
+        assert begun == ended == MADE_AT_ONCE
