@@ -108,12 +108,29 @@ def reread_table(state: State, table: TableId, scn: int) -> State:
     waits = snapshot is not None and isinstance(snapshot.tables[table], SnapshotWaiting)
     if isinstance(mirror, Filling) and snapshot is not None and waits and snapshot.verification is None:
         return with_mirror(drop_windows(state, {table}), table, Filling(scn))
-    if any(rereads_rows(each) and each.tables.get(table) == SnapshotWaiting() for each in snapshots):
-        return drop_windows(state, {table})  # a plan on its way may lack the last of these rows
+    will_read = [
+        each for each in snapshots if rereads_rows(each) and each.tables.get(table) == SnapshotWaiting()
+    ]
+    if will_read:  # a plan of it that is on its way may lack the last of these rows
+        return drop_windows(state, {table}) if snapshot in will_read else state
     lacks_rows = stays_incomplete(state.checkpoint, table)
     name = unused_id(state.checkpoint, rereading_id(scn, table))
     state = with_snapshot(state, Snapshot(name, {table: SnapshotWaiting()}))
     return with_mirror(state, table, Filling(scn)) if lacks_rows else state
+
+
+def begin_mirror_again(state: State, snapshot: Snapshot, table: TableId) -> State:
+    """Returns the state in which nothing that has passed counts for a mirror that the snapshot will fill, if it is one
+    that reads all rows of the table again.
+
+    Its plan is ordered here, so it sees all that has passed. Another snapshot of the table may have been under way when
+    rows became unknown whose keys were too many. If it doesn't complete the mirror, the mirror's first rows come with
+    this snapshot. A first row completes no earlier change that lacks columns.
+    """
+    waits = isinstance(snapshot.tables[table], SnapshotWaiting)
+    if rereads_rows(snapshot) and waits and isinstance(state.checkpoint.mirrors.get(table), Filling):
+        return with_mirror(state, table, Filling(begun_scn(state)))
+    return state
 
 
 def recast_keys(state: State, schema: TableSchema) -> State:

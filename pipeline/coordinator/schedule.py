@@ -321,6 +321,7 @@ def _place_order(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable |
     request = snapshot.request(table)
     if isinstance(turn, _Plan):
         ranges = 0 if isinstance(snapshot.tables[table], Chunking) else state.limits.ranges
+        state = reselect.begin_mirror_again(state, snapshot, table)
         return with_plan(state, table, Planning(snapshot.id)), PlanTable(table, request, ranges, position)
     order = ReadChunk(
         chunk=ChunkId(snapshot.id, table, state.chunks + 1),

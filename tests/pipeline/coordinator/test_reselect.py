@@ -1,13 +1,15 @@
 """Rows of which the log has a part: random worlds first, then one thing after the other."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import reselect
-from pipeline.coordinator.state import end_table
+from pipeline.coordinator.state import Order, end_table
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import chunk_table
 from pipeline.messages.changes import (
@@ -21,6 +23,7 @@ from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkSchemaChanged,
     PlanFailed,
+    ReadChunk,
     RepairRows,
     ReselectRows,
     SourceOverloaded,
@@ -60,6 +63,7 @@ from tests.pipeline.builders import (
     place,
     planned,
     read,
+    some,
     statement,
     stop,
     table,
@@ -543,3 +547,76 @@ def test_a_transaction_counts_for_a_table_that_was_emptied_before_its_rows() -> 
     capture.give(read(order, 1, 2, low="a:1-6", high=20))
     assert capture.checkpoint.mirrors == {TABLE.table: Ready(7)}
     assert shown(capture) == [1, 2]
+
+
+# Rows that are read again into a mirror that another snapshot leaves incomplete
+
+
+def overflow(end: int, name: str, *keys: int) -> ChangesVerified:
+    """Inserts with nothing but their keys, which are too many to be kept."""
+    return partly(end, name, *((ImageKind.INSERT, {"id": key}) for key in keys), schema=TABLE)
+
+
+def read_rows(capture: Capture, orders: Iterable[Order], high: int, *keys: int) -> tuple[Order, ...]:
+    """Answers the orders for chunks with these rows until there are no more, and returns the last orders."""
+    rows, last = iter(keys), tuple(orders)
+    while chunks := of(ReadChunk, last):
+        (order,) = chunks
+        last = capture.give(read(order, *islice(rows, order.limit), low="a:1-7", high=high))
+    return last
+
+
+def test_rows_that_became_unknown_beside_another_snapshot_are_in_the_filled_mirror(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 8)
+    capture = Capture(checkpoint=MIRRORED)
+    capture.give(overflow(20, "a:6", 1, 2), MirrorInvalidated(TABLE.table, False, "so"))
+    assert capture.checkpoint.mirrors == {TABLE.table: Filling(8)}
+    capture.give(execute("s1", TABLE, priority=1, filters=some(TABLE)), planned(TABLE))
+    orders = capture.give(planned(TABLE))
+    capture.give(overflow(30, "a:7", 3, 4))
+    assert Capture.plans(read_rows(capture, orders, 30)) == [TABLE.table]
+    assert isinstance(capture.table(TABLE), Completed)
+    read_rows(capture, capture.give(planned(TABLE)), 30, 1, 2, 3, 4)
+    assert isinstance(capture.checkpoint.mirrors[TABLE.table], Ready)
+    assert shown(capture) == [1, 2, 3, 4]
+
+
+def test_rows_that_became_unknown_before_a_first_snapshot_failed_are_in_the_filled_mirror(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 8)
+    capture = Capture(checkpoint=WITHIN)
+    capture.give(execute("s1", TABLE, surrogate="a"))
+    along = ChunkIndex("a", (1,), (False,), (None,))
+    chunk = Capture.chunk(capture.give(replace(planned(TABLE), walk=along)))
+    capture.give(overflow(20, "a:6", 1, 2))
+    assert Capture.plans(capture.give(ChunkFailed(chunk.chunk, "it is broken"))) == [TABLE.table]
+    read_rows(capture, capture.give(planned(TABLE)), 20, 1, 2)
+    assert isinstance(capture.checkpoint.mirrors[TABLE.table], Ready)
+    assert shown(capture) == [1, 2]
+
+
+def test_a_row_beyond_the_end_of_a_plan_on_its_way_counts_for_the_filled_mirror() -> None:
+    """The mirror begins where its plan is ordered, and not where the plan comes."""
+    rereading = Snapshot(f"reread-7-{TABLE.table}", {TABLE.table: SnapshotWaiting()})
+    begins = replace(MIRRORED, mirrors={TABLE.table: Filling(1)}, snapshots=(rereading,))
+    capture = Capture(checkpoint=begins)
+    row = (ImageKind.INSERT, {"id": 20, "a": 1, "b": 1})
+    capture.give(partly(20, "a:6", row, schema=TABLE))
+    read_rows(capture, capture.give(planned(TABLE, end=9)), 20, 1, 2)
+    assert isinstance(capture.checkpoint.mirrors[TABLE.table], Ready)
+    assert shown(capture) == [1, 2, 20]
+
+
+def test_rows_that_are_to_be_read_again_leave_the_windows_of_another_snapshot_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 8)
+    capture = Capture(checkpoint=MIRRORED)
+    capture.give(overflow(20, "a:6", 1, 2), execute("s1", TABLE, priority=1), planned(TABLE))
+    capture.give(planned(TABLE))
+    assert capture.windows == ["partial reading"]
+    assert not Capture.plans(capture.give(overflow(30, "a:7", 3, 4)))
+    assert capture.windows == ["partial reading"]
