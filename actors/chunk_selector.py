@@ -367,7 +367,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         try:
             return await self._plan_with_schema(source, order, schema, walk)
         except StatementOutdated as outdated:
-            if self._consistent is not None:  # where the table stays as it was
+            if self._consistent is not None and source in self._consistent:  # where the table stays as it was
                 raise
             raise Transient(f"{order.table} is being altered: {outdated}") from outdated
 
