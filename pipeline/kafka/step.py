@@ -145,7 +145,7 @@ def _handle(state: State, fact: Fact, now: float) -> Next:
         case PortionSent():
             return _portion_sent(state, fact, expect(SendingPortion, state.doing, fact))
         case TransactionCommitted():
-            return _committed(state, expect(Committing, state.doing, fact))
+            return _committed(state, expect(Committing, state.doing, fact), now)
         case TopicRefused():
             return _topic_refused(state, fact, now)
         case OpenRecordsFound(parts):
@@ -183,15 +183,20 @@ def _later(state: State, topic: str, now: float) -> State:
 
 
 def _do_due(state: State, first: int, now: float) -> Next:
-    """Sends a heartbeat, or what a topic that was set aside lacks. The journal has every segment from `first` on."""
-    if state.heartbeat_at is not None and state.heartbeat_at <= now:
+    """Sends a heartbeat, or what a topic that was set aside lacks. The journal has every segment from `first` on.
+
+    What has been due longest comes first. Otherwise heartbeats with a short interval would keep topics waiting for
+    ever, or a topic that catches up would keep heartbeats waiting.
+    """
+    due = timer_at(state)
+    if due is None or due > now:
+        return state, ()
+    if due == state.heartbeat_at:
         state = replace(state, heartbeat_at=None)
         if state.heartbeat_topic in state.at.set_aside:
             return state, ()
         return _send_heartbeat(state, _other_topics(state), state.at)
-    topic = min(state.at.set_aside, key=state.due_at, default=None)
-    if topic is None or state.due_at(topic) > now:
-        return state, ()
+    topic = min(state.at.set_aside, key=state.due_at)
     return _retry_topic(_later(state, topic, now), topic, first)
 
 
@@ -404,7 +409,7 @@ def _segment_ended(state: State, sealed: int, opened: OpenTransaction) -> Next:
     return state, (SendNotifications(opened.topics, segment), *orders)
 
 
-def _committed(state: State, done: Committing) -> Next:
+def _committed(state: State, done: Committing, now: float) -> Next:
     """Begins the next Kafka transaction, unless these topics have everything. A topic that catches up waits for its
     turn.
     """
@@ -413,7 +418,7 @@ def _committed(state: State, done: Committing) -> Next:
     state = replace(state, at=done.at, doing=AllSent(), next_rows=more * state.next_rows)
     confirm = (_confirmation(state),)
     if isinstance(done.topics, OneTopic):
-        state, report = _topic_advanced(state, done.topics.topic, before)
+        state, report = _topic_advanced(state, done.topics.topic, before, now)
         return state, (*confirm, *report)
     if done.at.position.segment >= done.sealed:
         return state, confirm
@@ -421,13 +426,15 @@ def _committed(state: State, done: Committing) -> Next:
     return state, (*confirm, *orders)
 
 
-def _topic_advanced(state: State, topic: str, before: SinkPosition) -> Next:
-    """Has a topic tried again at once that has more than before, and reports one that has everything."""
+def _topic_advanced(state: State, topic: str, before: SinkPosition, now: float) -> Next:
+    """Makes a topic due that has more than before, after all that are due already. Reports one that has everything."""
     aside = state.at.set_aside.get(topic)
     if aside is not None and aside.position <= before.set_aside[topic].position:
         return state, ()
+    if aside is not None:
+        return replace(state, again={**state.again, topic: now}), ()
     state = replace(state, again={name: each for name, each in state.again.items() if name != topic})
-    return state, (ReportCaughtUp(topic),) if aside is None else ()
+    return state, (ReportCaughtUp(topic),)
 
 
 def _retry_topic(state: State, topic: str, first: int) -> Next:

@@ -13,7 +13,7 @@ source transaction that is too large is split. The journal still has what a topi
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
@@ -69,6 +69,9 @@ STATEMENTS = "statements"
 
 # Topics that were set aside are tried many times between two heartbeats (s).
 HEARTBEAT_S = 1000.0
+
+# In the end each thing takes longer (s) than the time between two heartbeats.
+SHORT_HEARTBEAT_S, EACH_TAKES_S = 0.1, 1.0
 
 # The topic of the position.
 POSITION = "position"
@@ -243,6 +246,8 @@ class Topics:
             while predecessor in self._predecessors and not predecessor.idle:
                 self._moved_beside(predecessor)
         self._calm = True
+        life = self._life
+        life.state = replace(life.state, heartbeat_s=SHORT_HEARTBEAT_S, heartbeat_at=life.now)
         self._come_to_rest()
         self._judge_end(self._broker.refusing)
         self._broker.refusing = set()
@@ -260,6 +265,7 @@ class Topics:
                 self._life.time_passes(kafka_sink.timer_at(self._life.state), self._needed)
             elif self._life.idle:
                 return
+            self._life.now += EACH_TAKES_S
             self._move(self._life)
         raise Violation(f"the topics never have all: {self._life.state}")
 

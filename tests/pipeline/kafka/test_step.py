@@ -66,8 +66,9 @@ def step(state: State, fact: Fact, now: float = 0.0) -> tuple[State, tuple[Order
 
 
 def beat(state: State) -> tuple[State, tuple[Order, ...]]:
-    """It is time for a heartbeat."""
-    return step(replace(state, heartbeat_at=1.0), KafkaTimerFired(1), 1.0)
+    """It is time for a heartbeat, and for no topic."""
+    later = dict.fromkeys(state.at.set_aside, 2.0)
+    return step(replace(state, heartbeat_at=1.0, again=later), KafkaTimerFired(1), 1.0)
 
 
 def due(state: State, topic: str, first: int = 1) -> tuple[State, tuple[Order, ...]]:
@@ -288,13 +289,13 @@ def test_a_topic_that_refuses_is_tried_again_later_and_one_that_advances_at_once
     assert orders == (ConfirmSegment(1, 1), ReportCaughtUp("b"))
     assert timer_at(other) == 7.0 + AGAIN_AFTER_S
     assert step(other, KafkaTimerFired(1), 7.0 + AGAIN_AFTER_S - 0.001) == (other, ()), "it isn't due yet"
-    # It takes some, and there is more: it is due at once.
+    # It takes some, and there is more: it is due at once, after all that have waited.
     advanced, _ = step(other, KafkaTimerFired(1), 40.0)
     advanced, _ = step(advanced, SegmentPlanned((Portion(5, 6, 3), Portion(7, 9, 3))), 41.0)
     advanced, _ = step(advanced, PortionSent(3, ended=True), 42.0)
     advanced, orders = step(advanced, TransactionCommitted(), 43.0)
     assert advanced.at.set_aside["a"].position == KafkaPosition(1, 6)
-    assert orders == (ConfirmSegment(1, 1),) and timer_at(advanced) == 0.0
+    assert orders == (ConfirmSegment(1, 1),) and timer_at(advanced) == 43.0
     # What the journal doesn't have any more doesn't come at once either.
     gone, _ = step(other, KafkaTimerFired(3), 40.0)
     assert timer_at(gone) == 40.0 + AGAIN_AFTER_S
@@ -313,16 +314,45 @@ def test_a_heartbeat_is_due_so_long_after_the_last_one_has_ended() -> None:
     sealed, _ = step(state, SegmentSealed(10), 5.0)
     sealed, _ = step(sealed, SegmentPlanned(()), 6.0)
     assert timer_at(step(sealed, TransactionCommitted(), 7.0)[0]) == 11.0
-    # It comes before a topic that was set aside, which has waited since the start.
-    aside = replace(state, at=replace(state.at, set_aside={"a": SetAside(KafkaPosition(1), "no")}))
-    assert step(aside, KafkaTimerFired(1), 11.5)[1] == (
-        BeginTransaction(),
-        SendHeartbeat(AllTopicsBut(frozenset("a"))),
-        CommitTransaction(aside.at),
-    )
     # Its topic is set aside: it is the topic that is tried.
     alone = replace(state, at=replace(state.at, set_aside={"beats": SetAside(KafkaPosition(9), "no")}))
+    alone = replace(alone, again={"beats": 41.0})
     assert step(alone, KafkaTimerFired(1), 11.5) == (replace(alone, heartbeat_at=21.5), ())
+
+
+def test_what_has_been_due_longest_comes_first() -> None:
+    aside = SinkPosition(KafkaPosition(9), {"a": SetAside(KafkaPosition(1), "no")})
+    state = State(4, aside, AllSent(), heartbeat_at=11.0)
+    heartbeat = (
+        BeginTransaction(),
+        SendHeartbeat(AllTopicsBut(frozenset("a"))),
+        CommitTransaction(aside),
+    )
+    tried = (BeginTransaction(), PlanSegment(2, 0, False, CAPACITY))
+    for again, orders in (
+        ({}, tried),
+        ({"a": 10.9}, tried),
+        ({"a": 11.0}, heartbeat),
+        ({"a": 11.1}, heartbeat),
+    ):
+        assert step(replace(state, again=again), KafkaTimerFired(1), 11.5)[1] == orders
+
+
+def test_heartbeats_and_a_topic_that_catches_up_alternate_if_each_takes_longer_than_the_interval() -> None:
+    """As with a journal in an object store, where ConfirmSegment and a look for the first segment take long."""
+    aside = SinkPosition(KafkaPosition(5), {"a": SetAside(KafkaPosition(1), "no")})
+    state = State(1, aside, AllSent(), next_rows=1, heartbeat_s=0.1, heartbeat_at=0.0, again={"a": 30.0})
+    now, came = 30.0, ""
+    while state.at.set_aside:
+        now += 1.0
+        state, orders = step(state, KafkaTimerFired(1), now)
+        came += "heartbeat " if any(isinstance(each, SendHeartbeat) for each in orders) else "a "
+        if isinstance(orders[-1], PlanSegment):
+            state, _ = step(state, SegmentPlanned((Portion(7, 7, 1),)), now)
+            state, _ = step(state, PortionSent(1, ended=True), now)
+        state, _ = step(state, TransactionCommitted(), now)
+        assert len(came) < 100, came
+    assert came.split() == ["heartbeat", "a"] * 4
 
 
 def test_the_journal_keeps_the_segment_before_for_what_the_next_one_reports() -> None:
@@ -463,7 +493,7 @@ def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
 def test_a_refused_topic_of_heartbeats_is_tried_with_heartbeats_alone_and_holds_no_segment() -> None:
     beats, table = SetAside(KafkaPosition(1), "no"), SetAside(KafkaPosition(2), "no")
     state = replace(idle(beats=beats, table=table), heartbeat_topic="beats")
-    assert beat(state) == (state, ())
+    assert beat(state) == (replace(state, again={"beats": 2.0, "table": 2.0}), ())
     trying, orders = due(state, "beats", 9)
     after = replace(state.at, set_aside={"table": table})
     assert orders == (BeginTransaction(), SendHeartbeat(OneTopic("beats")), CommitTransaction(after))
