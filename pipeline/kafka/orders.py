@@ -73,9 +73,12 @@ class CommitTransaction:
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """Abort the Kafka transaction, and find the position again, with a new epoch. End what is open in `open` first."""
+    """Abort the Kafka transaction, and find the position again, with a new epoch.
 
-    open: frozenset[TopicPart] = frozenset()
+    End first what is open in `open_parts`.
+    """
+
+    open_parts: frozenset[TopicPart] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

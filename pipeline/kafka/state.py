@@ -129,9 +129,9 @@ class State:
 
     `heartbeat_at`: when (s) the next heartbeat is due, None while one is under way. `again`: when (s) a topic that was
     set aside is tried again; one that isn't named is due at once. `batch_bytes`: the bytes of a batch, for topics that
-    take no larger ones. `open`: where a look found open records that no position knows. Each later producer leaves its
-    marker there first. Otherwise each would find another writer's records there once more, and topics had to pass in
-    one look.
+    take no larger ones. `open_parts`: where a look found open records that no position knows. Each later producer
+    leaves its marker there first. Otherwise each would find another writer's records there once more, and topics had to
+    pass in one look.
     """
 
     most_rows: int
@@ -147,7 +147,7 @@ class State:
     heartbeat_at: float | None = None
     again: Mapping[str, float] = field(default_factory=dict)
     batch_bytes: Mapping[str, int] = field(default_factory=dict)
-    open: frozenset[TopicPart] = frozenset()
+    open_parts: frozenset[TopicPart] = frozenset()
 
     def routing_of(self, segment: int) -> Routing:
         """Returns by which settings the rows of a segment have their topics."""

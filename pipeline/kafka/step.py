@@ -149,7 +149,7 @@ def _handle(state: State, fact: Fact, now: float) -> Next:
         case TopicRefused():
             return _topic_refused(state, fact, now)
         case OpenRecordsFound(parts):
-            return _begin_again(replace(state, open=state.open | parts), {})
+            return _begin_again(replace(state, open_parts=state.open_parts | parts), {})
         case BatchDivided(topic, size):
             before = state.batch_bytes.get(topic, size)
             smaller = {**state.batch_bytes, topic: max(1, min(before, size) // 2)}
@@ -164,15 +164,15 @@ def _handle(state: State, fact: Fact, now: float) -> Next:
 def _begin_again(state: State, refused: Mapping[str, str]) -> Next:
     """Begins again, with the topics that were set aside and those that have refused now."""
     known = {name: each.reason for name, each in state.at.set_aside.items()}
-    return replace(state, doing=FindingPosition({**known, **refused})), (BeginAgain(state.open),)
+    return replace(state, doing=FindingPosition({**known, **refused})), (BeginAgain(state.open_parts),)
 
 
 def _topic_refused(state: State, refused: TopicRefused, now: float) -> Next:
     """Begins again without the topic that refuses, which is tried again later."""
     topic, by, reason = refused.topic, refused.by or refused.topic, refused.reason
     reason = reason if by == topic else f"{by}: {reason}"
-    left_open = frozenset(part for part in state.open if part[0] != by)
-    after = replace(_later(state, topic, now), open=left_open)
+    left_open = frozenset(part for part in state.open_parts if part[0] != by)
+    after = replace(_later(state, topic, now), open_parts=left_open)
     after, orders = _begin_again(after, {topic: reason})
     known = topic in state.at.set_aside
     return after, (*(() if known else (ReportSetAside(topic, reason),)), *orders)

@@ -41,7 +41,7 @@ def partitioned(records: Records, count: int, processed_ms: int) -> PartitionedR
         records.values,
         _headers(records),
         times,
-        _partitions_of(records, count),
+        _partitions_of_messages(records, count),
     )
 
 
@@ -78,9 +78,9 @@ def in_stream_order(
     )
 
 
-def _partitions_of(records: Records, count: int) -> Any:
+def _partitions_of_messages(records: Records, count: int) -> Any:
     """Returns the partition of each message: its own, or that of its key."""
-    places = _partitions(records.keys, count)
+    places = _partitions_by_key(records.keys, count)
     if records.partitions is None:
         return places
     said = np.asarray(pc.fill_null(records.partitions.cast(pa.int64()), pa.array(places, pa.int64())))
@@ -93,7 +93,7 @@ def _partitions_of(records: Records, count: int) -> Any:
     return said
 
 
-def _partitions(keys: pa.Array, count: int) -> Any:
+def _partitions_by_key(keys: pa.Array, count: int) -> Any:
     """Returns the partition of each key. Without one it is the first, which keeps the order of the table's changes."""
     if count == 1 or keys.null_count == len(keys):
         return np.zeros(len(keys), np.int32)
