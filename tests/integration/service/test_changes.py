@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from actors.http.changes.client import changes
+from actors.journal.store import JournalReader
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS
 from pipeline.config.settings import HttpSettings
 from pipeline.schema.table_schema import TableId
@@ -158,14 +159,54 @@ async def test_a_table_that_is_created_again_with_another_key_has_not_begun_with
         server.sql("INSERT INTO t VALUES (2)", database="shop")
         await service.caught_up(server)
         await service.sealed()
-        lines = [line async for line in changed_lines(served, since=begin, through="now")]
+        lines = [line async for line in lines_of(served, "/changes", since=begin, through="now")]
     assert "".join(line["op"] for line in lines if "op" in line) == "tctc"
     assert [line for line in lines if "restarted" in line] == []
 
 
-async def changed_lines(served: Web, **asked: str) -> AsyncIterator[dict[str, Any]]:
+async def test_rows_that_are_read_while_the_source_is_idle_come_after_its_last_transaction(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+        "INSERT INTO shop.t VALUES (1), (2)",
+    )
+    settings = replace(pipeline(server, tmp_path, "shop"), lake=None)
+    async with running(settings) as service, web(service, HttpSettings(), tmp_path) as served:
+        await service.begun()
+        await service.execute("first")
+        await service.completed("first")
+        await service.caught_up(server)
+        await service.sealed()
+        begin = str(executed(server))
+        [forms] = [form async for form in lines_of(served, "/translate", since="now")]
+        assert forms["gtid_set"] == begin
+        await service.execute("second")
+        await service.completed("second")
+        await service.until(lambda: has_sealed(tmp_path / "journal", "second"), "its rows are sealed")
+        server.sql("INSERT INTO shop.t VALUES (3)")
+        await service.caught_up(server)
+        await service.sealed()
+        for form in ("gtid_set", "scn", "checkpoint"):
+            lines = [
+                line async for line in lines_of(served, "/changes", since=str(forms[form]), through="now")
+            ]
+            told = [(line["op"], line["row"]["id"]) for line in lines if "op" in line]
+            assert told == [("r", 1), ("r", 2), ("c", 3)], form
+
+
+def has_sealed(journal: Path, snapshot: str) -> bool:
+    """Whether the journal has all of a snapshot."""
+    reader = JournalReader(str(journal))
+    snapshots = reader.entry(reader.last_segment()).checkpoint.snapshots
+    return any(each.id == snapshot and each.ended for each in snapshots)
+
+
+async def lines_of(served: Web, path: str, **asked: str) -> AsyncIterator[dict[str, Any]]:
     """The lines of an answer that has an end."""
-    async with aiohttp.ClientSession(served.url) as session, session.get("/changes", params=asked) as answer:
+    async with aiohttp.ClientSession(served.url) as session, session.get(path, params=asked) as answer:
         async for line in answer.content:
             yield json.loads(line)
 
