@@ -73,7 +73,7 @@ class Consumers:
         if not NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use {NAME_WORDS}")
         told = Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {})
-        if (known := self._known(name)) is None and (known := self._forgotten(name)) is not None:
+        if (known := self.known(name)) is None and (known := self._forgotten(name)) is not None:
             told = replace(told, lost=known.lost if lost is None else lost)
         if known is not None:
             told = replace(told, unchecked_end=known.unchecked_end, unseen=known.unseen)
@@ -123,10 +123,10 @@ class Consumers:
         """All of them, by name. Raises ConsumerDamaged where one can't be read."""
         files = sorted(self._files.listed(CONSUMERS))
         names = (file.removesuffix(JSON_SUFFIX) for file in files if file.endswith(JSON_SUFFIX))
-        found = {name: self._known(name) for name in names}
+        found = {name: self.known(name) for name in names}
         return {name: consumer for name, consumer in found.items() if consumer is not None}
 
-    def _known(self, name: str) -> Consumer | None:
+    def known(self, name: str) -> Consumer | None:
         """Returns a consumer; None if there is none, or it was forgotten meanwhile. Raises as `all` does."""
         return self._read(name, JSON_SUFFIX)
 
@@ -170,7 +170,7 @@ class Consumers:
                 f"{name!r} isn't a consumer of the journal in {self._files.shown}; there are: {known}"
             )
         if name == LAKE_CONSUMER:
-            self._known(name)
+            self.known(name)
             self._files.rename(f"{CONSUMERS}/{name}{JSON_SUFFIX}", f"{CONSUMERS}/{name}{_FORGOTTEN}")
         else:
             self._files.remove(f"{CONSUMERS}/{name}{JSON_SUFFIX}")

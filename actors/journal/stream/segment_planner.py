@@ -99,7 +99,7 @@ class SegmentPlanner:
         while True:
             there = self._there()
             after = begin_after(self._options.begins, there, self._entry)
-            self._register(after)
+            self._register(self._not_after(after))
             # Retention may have removed segments before it knew of the stream (`pipeline.journal.retention`).
             if self._journal.consumers.first() <= max(after + 1, there.first):
                 self._begun = after
@@ -143,7 +143,7 @@ class SegmentPlanner:
             check_nothing_left_out(offset, self._through)
         begin = micro_batch_begin(start, end)
         if start.is_new:
-            # `begin` has told the journal of the place where the stream would begin now.
+            # `begin` knew only where the stream would begin now.
             self._begun = begin.segment
             self._register(begin.segment)
         if begin != start or any(n not in self._kept for n in range(begin.segment + 1, end.segment + 1)):
@@ -171,6 +171,15 @@ class SegmentPlanner:
     def committed(self, end: SegmentOffset) -> None:
         """Tells the journal that the stream needs nothing through this segment any more."""
         self._register(end.segment)
+
+    def _not_after(self, segment: int) -> int:
+        """Returns this segment, or an earlier one through which the journal knows the stream's progress.
+
+        The stream's first micro-batch may have begun there, and not be completed.
+        """
+        name = self._options.consumer
+        known = None if name is None else self._journal.consumers.known(name)
+        return segment if known is None else min(segment, known.segment)
 
     def _register(self, segment: int) -> None:
         if self._options.consumer is not None:
