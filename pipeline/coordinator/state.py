@@ -30,6 +30,7 @@ from pipeline.messages.chunks import (
 )
 from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
+from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import (
     Checkpoint,
@@ -179,12 +180,14 @@ class BetweenTransactions:
 class InTransaction:
     """The stream is inside this transaction: some of its rows are sent, and its end hasn't come.
 
-    `answers` to signals and `stopped` tables have come since. The order that ends the transaction takes them along.
+    `answers` to signals, `stopped` tables and what the journal gets of `altered` tables have come since. The order that
+    ends the transaction takes them along.
     """
 
     gtid: Gtid
     answers: tuple[SignalOutcome, ...] = ()
     stopped: frozenset[TableId] = frozenset()
+    altered: tuple[Altered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

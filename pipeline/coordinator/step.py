@@ -147,15 +147,16 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
     if isinstance(state.phase, InScan) and isinstance(message, table_scan.ENDING):
         return _step_after_scan(state, message)
     taken, parts, answers = _handle(state, message)
+    altered = handle_schemas.journaled_alterations(state.checkpoint.scn, taken.checkpoint, message)
     match taken.phase:
         case InScan() if not table_scan.is_wanted(taken):
             abandoned, closed = table_scan.abandon_scan(taken)
             after, orders = _append(state, abandoned, (), answers, (), ())
             return after, (*closed, *orders)
-        case InTransaction() | InScan():
-            return _hold_until_end(taken, taken.phase, parts, answers)
+        case (InTransaction() | InScan()) as phase:
+            comparable = comparability.end_outdated(state.checkpoint, taken)
+            return _hold_until_end(comparable, phase, parts, answers, altered)
         case BetweenTransactions():
-            altered = handle_schemas.journaled_alterations(state.checkpoint.scn, taken.checkpoint, message)
             statements = handle_schemas.statement_parts(state.checkpoint.scn + 1, message)
             return _append(state, taken, parts, answers, altered, statements)
         case _:
@@ -186,9 +187,16 @@ def _hold_until_end(
     phase: InTransaction | InScan,
     parts: tuple[journal.ChangePart | journal.ChunkPart, ...],
     answers: tuple[signals.SignalOutcome, ...],
+    altered: tuple[Altered, ...],
 ) -> tuple[State, tuple[Order, ...]]:
-    """Sends rows at once, and holds everything else until the end of the transaction or the scan."""
-    after, orders = order_reads(replace(taken, phase=replace(phase, answers=(*phase.answers, *answers))))
+    """Sends rows at once, and holds everything else until the end of the transaction or the scan.
+
+    No schema comes within a scan (`table_scan.ENDING`).
+    """
+    phase = replace(phase, answers=(*phase.answers, *answers))
+    if isinstance(phase, InTransaction):
+        phase = replace(phase, altered=(*phase.altered, *altered))
+    after, orders = order_reads(replace(taken, phase=phase))
     return after, (journal.AppendRows(parts), *orders) if parts else orders
 
 
@@ -219,6 +227,7 @@ def _append(
     if isinstance(state.phase, InTransaction):  # and it ends here
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
         answers, withdrawn = (*state.phase.answers, *answers), state.phase.stopped | with_it
+        altered = (*state.phase.altered, *altered)
     if isinstance(state.phase, InScan):  # and it ends here
         answers, withdrawn = (*state.phase.answers, *answers), table_scan.withdrawn_tables(state, taken)
     elif after.checkpoint is state.checkpoint and not answers:

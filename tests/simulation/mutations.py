@@ -20,7 +20,6 @@ from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import (
     FoundEmpty,
-    InTransaction,
     Order,
     Planned,
     State,
@@ -379,8 +378,8 @@ def keys_of_parts_do_not_touch(patch: Patch) -> None:
 def windows_close_within(patch: Patch) -> None:
     original = coordinator._hold_until_end
 
-    def held(taken: State, place: InTransaction, changes: object, answers: object) -> object:
-        return original(coordinator.close_windows(taken)[0], place, changes, answers)  # type: ignore[arg-type]
+    def held(taken: State, *others: object) -> object:
+        return original(coordinator.close_windows(taken)[0], *others)  # type: ignore[arg-type]
 
     patch.setattr(coordinator, "_hold_until_end", held)
 

@@ -22,11 +22,14 @@ from tests.pipeline.builders import (
     altered,
     execute,
     gtid,
+    insert,
+    part,
     passed,
     planned,
     read,
     statement,
     stop,
+    wrote,
 )
 
 # Tables whose rows aren't so any more
@@ -98,6 +101,22 @@ def test_an_empty_table_that_gets_another_schema_goes_out_as_still_empty() -> No
     capture.give(statement("a:8", 40, ORDERS), SchemaVerified(ORDERS, (again,)))
     assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
     assert capture.appends[-1].alterations == ()
+
+
+def test_a_schema_that_comes_within_a_transaction_goes_out_as_still_empty_with_its_end() -> None:
+    capture, schema = ready(), altered(ORDERS)
+    emptied = Alteration(ORDERS, "DROP TABLE", emptied=True)
+    capture.give(replace(statement("a:6", 20, ORDERS), restarted=(EMPTIED,), alterations=(emptied,)))
+    capture.give(statement("a:7", 30, ORDERS), part("a:8", insert(1, ITEMS)))
+    sent = len(capture.appends)
+    capture.give(SchemaVerified(schema, (EMPTIED,)), part("a:8", insert(1, schema)))
+    assert len(capture.appends) == sent
+    capture.give(passed(40, wrote("a:8", insert(2, schema))))
+    [append] = capture.appends[sent:]
+    since = append.checkpoint.mirrors[ORDERS.table].since
+    assert append.checkpoint.mirrors == {ORDERS.table: Ready(since)}
+    assert append.alterations == (Altered(since, Alteration(schema, "CREATE TABLE", emptied=True)),)
+    assert append.checkpoint.scn == since + 1, "the transaction's rows count"
 
 
 def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:

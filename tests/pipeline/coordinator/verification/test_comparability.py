@@ -26,6 +26,7 @@ from tests.pipeline.builders import (
     Capture,
     altered,
     gtids,
+    part,
     passed,
     planned,
     read,
@@ -108,6 +109,15 @@ def test_other_columns_end_it(capture: Capture) -> None:
     assert isinstance(ended, SnapshotFailed)
     assert "columns" in ended.reason
     assert isinstance(capture.table(ITEMS, "v1"), SnapshotWaiting)
+
+
+def test_what_comes_within_a_transaction_ends_it_too(capture: Capture) -> None:
+    capture.give(verify("v1", ORDERS, ITEMS), part("a:6", update(1, schema=ITEMS)))
+    capture.give(MirrorInvalidated(ORDERS.table, emptied=False, reason="so"), SchemaVerified(altered(ITEMS)))
+    capture.give(passed(20, wrote("a:6", update(1, schema=altered(ITEMS)))))
+    (begun, columns) = (capture.table(schema, "v1") for schema in (ORDERS, ITEMS))
+    assert isinstance(begun, SnapshotFailed) and "begun again" in begun.reason
+    assert isinstance(columns, SnapshotFailed) and "columns" in columns.reason
 
 
 def test_a_start_ends_what_cant_be_compared_any_more() -> None:
