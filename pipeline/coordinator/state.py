@@ -536,18 +536,19 @@ def forget_old_snapshots(
     One that a signal stopped stays while a mirror lacks rows because of that. So no statement begins the mirror again.
     """
     old = [snapshot for snapshot in snapshots if snapshot.ended][:-SNAPSHOTS_REMEMBERED]
-    forgotten = {snapshot.id for snapshot in old if not _explains_lack(snapshot, snapshots, mirrors)}
+    if not old:
+        return snapshots
+    last = {table: snapshot.id for snapshot in snapshots for table in snapshot.tables}
+    forgotten = {snapshot.id for snapshot in old if not _explains_lack(snapshot, last, mirrors)}
     return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
 
 
-def _explains_lack(
-    ended: Snapshot, snapshots: tuple[Snapshot, ...], mirrors: Mapping[TableId, Mirror]
-) -> bool:
-    later = snapshots[snapshots.index(ended) + 1 :]
+def _explains_lack(ended: Snapshot, last: Mapping[TableId, str], mirrors: Mapping[TableId, Mirror]) -> bool:
+    """Returns whether a mirror lacks rows because of it; `last`: the id of each table's last snapshot."""
     return any(
         isinstance(state, SnapshotStopped)
         and isinstance(mirrors.get(table), Filling)
-        and not any(table in other.tables for other in later)
+        and last[table] == ended.id
         for table, state in ended.tables.items()
     )
 
