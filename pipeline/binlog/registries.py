@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.events.table_map_event import table_id
-from pipeline.binlog.stream_state import MapIndex, widened
+from pipeline.binlog.rows.cells import column_forms
+from pipeline.binlog.stream_state import MapIndex, Scalar, widened
 from pipeline.gtid.gtid_set import Tsid
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_map import TableMap
@@ -77,8 +78,12 @@ class TableMapRegistry:
         self._numbers: dict[bytes, int] = {}
         self._tables: list[TableMap | TableUnreadable | None] = []
         self.known = MapIndex(
-            np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint8), np.full(16, -1, np.int32)
+            np.empty(0, np.uint8),
+            np.zeros((2, 1), np.int64),
+            np.empty(0, np.int64),
+            np.full(16, -1, np.int32),
         )
+        self._forms = 0  # how many of `known.forms` are used
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -102,8 +107,8 @@ class TableMapRegistry:
         return table_id(bytes(_HEAD_BYTES) + self._content(number))
 
     def _content(self, number: int) -> bytes:
-        content, ends = self.known.content, self.known.ends
-        return content[ends[number] : ends[number + 1]].tobytes()
+        content, places = self.known.content, self.known.places
+        return content[places[0, number] : places[0, number + 1]].tobytes()
 
     def number_of(self, described: RememberedTableMap) -> int:
         """The number that this map has now."""
@@ -119,24 +124,30 @@ class TableMapRegistry:
         number = len(self._tables)
         self._numbers[described] = number
         self._tables.append(table)
-        content, ends, captured, slots = self.known
+        content, places, forms, slots = self.known
         if 2 * len(self._tables) > len(slots):
             slots = np.full(2 * len(slots), -1, np.int32)
             for each, its_number in self._numbers.items():
                 _put_slot(slots, each, its_number)
         else:
             _put_slot(slots, described, number)
-        end = int(ends[number]) + len(described)
-        content, ends, captured = (
-            widened(content, end),
-            widened(ends, number + 2),
-            widened(captured, number + 1),
-        )
-        content[ends[number] : end] = np.frombuffer(described, np.uint8)
-        ends[number + 1] = end
-        captured[number] = table is not None
-        self.known = MapIndex(content, ends, captured, slots)
+        begin, places = int(places[0, number]), widened(places, number + 2)
+        content = _with_values(content, begin, np.frombuffer(described, np.uint8))
+        places[:, number : number + 2] = (begin, begin + len(described)), (-1, -1)
+        if table is not None:
+            added = column_forms(table) if isinstance(table, TableMap) else np.empty(0, np.int64)
+            forms = _with_values(forms, self._forms, np.array([len(added), *added], np.int64))
+            places[1, number] = self._forms
+            self._forms += 1 + len(added)
+        self.known = MapIndex(content, places, forms, slots)
         return number
+
+
+def _with_values(table: NDArray[Scalar], at: int, values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Returns the table with these values there, and room for them."""
+    table = widened(table, at + len(values))
+    table[at : at + len(values)] = values
+    return table
 
 
 def _put_slot(slots: NDArray[np.int32], described: bytes, number: int) -> None:

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.registries import FileRegistry, TableMapRegistry, TsidRegistry
+from pipeline.binlog.rows.cells import count_cells
 from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, images_of_events, locate_images
 from pipeline.binlog.stream_state import (
+    CELLS,
     CODE,
     END,
     FILE,
@@ -51,12 +53,14 @@ _TOO_MANY: Final = (
 class SliceBound:
     """When a slice is full: as many transactions, or as many bytes of row images (it may pass this by one event).
 
-    Some ten slices are under way at once, each in several forms, so they take most of the memory. `held`: how many
-    bytes of XA transactions' rows may wait for the second phase.
+    Some ten slices are under way at once, each in several forms, so they take most of the memory. `cells`: as many
+    columns of row images that take fewer bytes in the log than in memory, since it leaves them out or they are NULL
+    (`cells.count_cells`). `held`: how many bytes of XA transactions' rows may wait for the second phase.
     """
 
     transactions: int = 20_000
     bytes: int = 4 * 2**20
+    cells: int = 4 * 2**20
     held: int = 256 * 2**20
 
 
@@ -236,7 +240,8 @@ class SliceBuilder:
     def full(self) -> bool:
         """Whether it has reached its bound."""
         state = self._state
-        return state.transactions >= state.most_transactions or state.bytes >= state.most_bytes
+        many = state.transactions >= state.most_transactions or state.cells >= state.most_cells
+        return many or state.bytes >= state.most_bytes
 
     @property
     def passed(self) -> int:
@@ -266,8 +271,11 @@ class SliceBuilder:
     def add_rows(self, map_number: int, code: int, body: bytes) -> None:
         """Adds a rows event, whose position is in `state`, to the open transaction."""
         state = self._state
-        event = [map_number, code, 0, len(body), 0, state.file, state.begins, state.server, state.thread, -1]
-        self.add_held(HeldRows(np.frombuffer(body, np.uint8), np.array(event, np.int64)[:, None]))
+        known, padded = self._maps.known, np.frombuffer(bytearray(body + bytes(SLACK)), np.uint8)
+        cells = int(count_cells(padded, 0, len(body), code, known.forms, int(known.places[1, map_number])))
+        where = [state.file, state.begins, state.server, state.thread, -1]
+        event = np.array([map_number, code, 0, len(body), 0, cells, *where], np.int64)
+        self.add_held(HeldRows(padded[: len(body)], event[:, None]))
         self.rows.events[STATEMENT, state.events - 1] = state.statement
 
     def set_statement(self, text: bytes) -> None:
@@ -304,6 +312,7 @@ class SliceBuilder:
         events[STATEMENT] += np.where(events[STATEMENT] < 0, 0, state.bytes)
         state.events += count
         state.bytes += length
+        state.cells += int(events[CELLS].sum())
 
     def hold(self) -> HeldRows:
         """Take the open transaction's rows out, and the statement's text with them."""
@@ -315,6 +324,7 @@ class SliceBuilder:
         events[STATEMENT] -= np.where(events[STATEMENT] < 0, 0, state.first_byte)
         state.statement = -1
         state.events, state.bytes = state.first_event, state.first_byte
+        state.cells -= int(events[CELLS].sum())
         return HeldRows(body, events)
 
     def add_transaction(self, transaction: Transaction) -> None:
@@ -369,5 +379,6 @@ class SliceBuilder:
             max(_SMALLEST_TABLE, 2 * state.events),
             max(_SMALLEST_TABLE, 2 * state.transactions),
         )
-        state.events = state.bytes = state.transactions = state.first_event = state.first_byte = 0
+        state.events = state.bytes = state.cells = state.transactions = 0
+        state.first_event = state.first_byte = 0
         return done

@@ -55,11 +55,13 @@ STREAM_STATE: Final = np.dtype(
         ("transactions", np.int64),  # those that have passed
         ("events", np.int64),
         ("bytes", np.int64),
+        ("cells", np.int64),  # those of the rows events that may have many (`cells.count_cells`)
         ("end", np.int64),  # the offset after the last transaction that has passed
         ("keeps_statements", np.int64),  # 1 where their texts are wanted
         # When it's full.
         ("most_transactions", np.int64),
         ("most_bytes", np.int64),
+        ("most_cells", np.int64),
     ]
 )
 
@@ -69,12 +71,14 @@ Record = Any  # of STREAM_STATE, as compiled code sees it; numpy's types don't k
 class MapIndex(NamedTuple):
     """Table maps by their content, as the parser looks them up: an open-addressing table of their CRC32.
 
-    The content of map i is content[ends[i] : ends[i + 1]]; `captured` is 1 for a map whose rows are wanted.
+    The content of map i is content[places[0, i] : places[0, i + 1]]. places[1, i] is -1 for a map whose rows aren't
+    wanted. Else it's where the forms of its columns (`cells.column_forms`) are in `forms`, their number before them.
+    Each array more makes each call of the parser slower.
     """
 
     content: Bytes
-    ends: Longs
-    captured: Bytes
+    places: NDArray[np.int64]
+    forms: Longs
     slots: NDArray[np.int32]
 
 
@@ -82,9 +86,10 @@ class SliceRows(NamedTuple):
     """A slice in columns, as the parser fills them.
 
     `body`: the bodies of rows events, end to end, and SLACK bytes; among them are texts of statements, each after its
-    length (TEXT_LENGTH bytes). `events` [10, room]: the map, the type code, the body's start and end, the transaction's
-    index, the event's file and place in it, the server that wrote it, and the connection's thread and the statement's
-    text (both -1 for none). `transactions` [4, room]: source, number, and both commit times.
+    length (TEXT_LENGTH bytes). `events` [11, room]: the map, the type code, the body's start and end, the transaction's
+    index, the cells as `StreamState` counts them, the event's file and place in it, the server that wrote it, and the
+    connection's thread and the statement's text (both -1 for none). `transactions` [4, room]: source, number, and both
+    commit times.
     """
 
     body: Bytes
@@ -92,7 +97,7 @@ class SliceRows(NamedTuple):
     transactions: NDArray[np.int64]
 
 
-MAP, CODE, START, END, TRANSACTION, FILE, PLACE, SERVER, THREAD, STATEMENT = range(10)
+MAP, CODE, START, END, TRANSACTION, CELLS, FILE, PLACE, SERVER, THREAD, STATEMENT = range(11)
 
 TEXT_LENGTH: Final = 4
 # Each row of a statement carries its text, so that a longer one is left out.
@@ -100,9 +105,10 @@ LONGEST_STATEMENT: Final = 1 << 16  # bytes
 
 STATE_TYPE: Final = numba.from_dtype(STREAM_STATE)
 _BYTES: Final = numba.types.uint8[::1]
+_LONGS: Final = numba.types.int64[::1]
 _TABLE: Final = numba.types.int64[:, ::1]
 KNOWN_TYPE: Final = numba.types.NamedTuple(  # type: ignore[no-untyped-call]
-    [_BYTES, numba.types.int64[::1], _BYTES, numba.types.int32[::1]], MapIndex
+    [_BYTES, _TABLE, _LONGS, numba.types.int32[::1]], MapIndex
 )
 ROWS_TYPE: Final = numba.types.NamedTuple([_BYTES, _TABLE, _TABLE], SliceRows)  # type: ignore[no-untyped-call]
 
@@ -114,12 +120,12 @@ class StreamState:
 
     record: Record
 
-    def __init__(self, most_transactions: int, most_bytes: int) -> None:
+    def __init__(self, most_transactions: int, most_bytes: int, most_cells: int) -> None:
         """Before the log's first event, which has a checksum."""
         object.__setattr__(self, "record", np.zeros(1, STREAM_STATE)[0])
         self.checksum_bytes = 4
         self.thread = self.statement = -1
-        self.most_transactions, self.most_bytes = most_transactions, most_bytes
+        self.most_transactions, self.most_bytes, self.most_cells = most_transactions, most_bytes, most_cells
 
     def __getattr__(self, field: str) -> int:
         return int(self.record[field])

@@ -142,7 +142,7 @@ class TransactionAssembler:
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in
-        self.state = StreamState(bound.transactions, bound.bytes)
+        self.state = StreamState(bound.transactions, bound.bytes, bound.cells)
         self.state.keeps_statements = int(keeps_statements)
         self.sources = TsidRegistry()
         self.maps = TableMapRegistry()

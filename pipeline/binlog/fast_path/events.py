@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.fast_path.gtid import begin, begin_tagged
+from pipeline.binlog.rows.cells import count_cells
 from pipeline.binlog.stream_state import (
     BEGUN,
     BETWEEN,
+    CELLS,
     CODE,
     DONE,
     END,
@@ -143,8 +145,8 @@ def _find(buffer: Bytes, at: Int, end: Int, known: MapIndex) -> Int:
     slot = crc32(buffer, at, end) & mask
     while known.slots[slot] >= 0:
         number = np.int64(known.slots[slot])
-        start = known.ends[number]
-        if known.ends[number + 1] - start == end - at and bytes_equal(
+        start = known.places[0, number]
+        if known.places[0, number + 1] - start == end - at and bytes_equal(
             buffer, at, known.content, start, end - at
         ):
             return number
@@ -200,18 +202,21 @@ def _rows(
     if i < 0:
         return RARE
     number = explained[1, i]
-    if not known.captured[number]:
+    forms_at = known.places[1, number]
+    if forms_at < 0:
         return DONE
     start, length = state.bytes, end - at
     if start + length + SLACK > len(rows.body) or state.events == rows.events.shape[1]:
         return NO_ROOM
     copy(buffer, at, length, rows.body, start)
+    cells = count_cells(rows.body, start, start + length, code, known.forms, forms_at)
     event = state.events
     rows.events[MAP, event] = number
     rows.events[CODE, event] = code
     rows.events[START, event] = start
     rows.events[END, event] = start + length
     rows.events[TRANSACTION, event] = state.transactions
+    rows.events[CELLS, event] = cells
     rows.events[FILE, event] = state.file
     rows.events[PLACE, event] = state.begins
     rows.events[SERVER, event] = state.server
@@ -219,7 +224,8 @@ def _rows(
     rows.events[STATEMENT, event] = state.statement
     state.events += 1
     state.bytes += length
-    return FULL if state.bytes >= state.most_bytes else DONE
+    state.cells += cells
+    return FULL if state.bytes >= state.most_bytes or state.cells >= state.most_cells else DONE
 
 
 @inlined

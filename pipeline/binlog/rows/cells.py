@@ -1,4 +1,4 @@
-"""Where each value of row images lies: one compiled pass over the rows events of a table.
+"""Where each value of row images lies, and how many there are: compiled passes over the rows events of a table.
 
 A *cell* says of one column in one row image where its value begins in the buffer. A negative cell is `NULL`, or
 `ABSENT` if the log leaves the column out (binlog_row_image MINIMAL or NOBLOB). Or it is the place of JSON diffs
@@ -7,11 +7,15 @@ A *cell* says of one column in one row image where its value begins in the buffe
 **An update doesn't change what its after image leaves out.** So there the cell is that of the before image, and only
 what neither image has is `ABSENT`.
 
-**No read outside the buffer.** Compiled code isn't checked, so the argument is this. `locate_cells` alone reads lengths
-that come from the log. It takes an event only if it ends at least `SLACK` bytes before the buffer does. It counts an
-image only if each of its values, length prefixes included, lies before the end of its event. An incomplete one ends it
-with a status, after a read of no more than eight bytes beyond the event. So a reader of a cell may read 8 bytes, or the
-width or the length in the prefix that it has checked.
+**A slice is bounded in cells too** (`count_cells`), since each of them takes room once it's decoded, whether the log
+has bytes for it or not. An UPDATE of one column may log 11 bytes, and has two images of all columns. Where each cell
+has bytes in the log, the bound in bytes is enough. There nothing is counted, which is so for most tables.
+
+**No read outside the buffer.** Compiled code isn't checked, so the argument is this. `locate_cells` and `count_cells`
+alone read lengths that come from the log. They take an event only if it ends at least `SLACK` bytes before the buffer
+does. They count an image only if each of its values, length prefixes included, lies before the end of its event. An
+incomplete one ends the pass, after a read of no more than eight bytes beyond the event. So a reader of a cell may read
+8 bytes, or the width or the length in the prefix that `locate_cells` has checked.
 
 Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; `unpack_row` in sql/rpl_record.cc;
 WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
@@ -22,8 +26,11 @@ from typing import Final, TypeVar
 import numpy as np
 
 from pipeline.binlog.event_type import Code
+from pipeline.errors import UndecodableError
+from pipeline.schema.table_map import TableMap
 from pipeline.types.buffers import ABSENT, NULL, SLACK, Bytes, Cells, CellTable, Flags, Int, Longs
 from pipeline.types.byte_kernels import unsigned
+from pipeline.types.field_types import FieldType, stored_width
 from pipeline.types.jit import compiled
 
 LARGEST_BUFFER: Final = 2**31 - 1  # bytes, that cells can point to
@@ -50,6 +57,14 @@ LOCATE_STATE: Final = 4  # numbers
 
 _HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
 _PARTIAL_JSON: Final = 1  # the one value option
+
+# A column's form: the width of its value or of the length before it (bytes), and what else is so.
+_WIDTH: Final = 255
+_HAS_LENGTH: Final = 256
+_JSON: Final = 512
+# In the first of a map's: an image with all columns may have more cells than _DENSE for a byte.
+_SPARSE: Final = 1024
+_DENSE: Final = 4
 
 _V2: Final = int(Code.WRITE_ROWS)
 _UPDATE_V1: Final = int(Code.UPDATE_ROWS_V1)
@@ -326,3 +341,123 @@ def locate_cells(
         state[ROW_SLOT] = row
         state[EVENT] = event + 1
     return LOCATED
+
+
+def column_forms(table_map: TableMap) -> Longs:
+    """How the table's columns are stored, for `count_cells`; nothing of a table that can't be read."""
+    try:
+        widths = [stored_width(storage) for storage in table_map.storage]
+    except UndecodableError:
+        return np.empty(0, np.int64)
+    json = [storage.code == FieldType.JSON for storage in table_map.storage]
+    forms = [
+        abs(width) | (_HAS_LENGTH if width < 0 else 0) | (_JSON if is_json else 0)
+        for width, is_json in zip(widths, json, strict=True)
+    ]
+    least = sum(abs(width) for width, null in zip(widths, table_map.nullable, strict=True) if not null)
+    if forms and len(forms) > _DENSE * ((len(forms) + 7) // 8 + least):
+        forms[0] |= _SPARSE
+    return np.array(forms, np.int64)
+
+
+@compiled("int64(uint8[::1], int64, int64, int64, int64, int64[::1], int64, int64)", inlined=True)
+def _image_end(
+    buffer: Bytes, at: Int, end: Int, present: Int, size: Int, forms: Longs, first: Int, last: Int
+) -> Int:
+    """Where an image with the columns of the bitmap at `present` ends, `size` being that of its NULL bitmap.
+
+    It is after `end` if the image isn't whole.
+    """
+    nulls, bit, column = at, np.int64(0), np.int64(0)
+    at += size
+    while column < last - first and at <= end:
+        if column & 7 == 0 and buffer[present + (column >> 3)] == 0:
+            column += 8
+            continue
+        if _bit(buffer, present, column):
+            if not _bit(buffer, nulls, bit):
+                form = forms[first + column]
+                length = np.int64(0)
+                if form & _HAS_LENGTH:
+                    length = unsigned(buffer, at, 4) & ((np.int64(1) << (8 * (form & _WIDTH))) - 1)
+                at += (form & _WIDTH) + length
+            bit += 1
+        column += 1
+    return at
+
+
+@compiled("boolean(uint8[::1], int64, int64, int64, int64)", inlined=True)
+def _has_all(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> bool:
+    """Returns whether it's plain that all images of an event have all columns, which is so of most."""
+    at: Int = start + _HEADER
+    if at + 2 > end:
+        return False
+    if code >= _V2:
+        at += np.int64(buffer[at]) + (np.int64(buffer[at + 1]) << 8)
+    at += 1 if columns <= 250 else 3
+    size = (columns + 7) >> 3
+    bitmaps = 2 if code in (_UPDATE, _UPDATE_V1, _UPDATE_PARTLY) else 1
+    if at + bitmaps * size > end:
+        return False
+    ends = np.int64(255) >> (-columns & 7)
+    for _ in range(bitmaps):
+        for place in range(at, at + size - 1):
+            if buffer[place] != 255:
+                return False
+        at += size
+        if buffer[at - 1] & ends != ends:
+            return False
+    return True
+
+
+@compiled("int64(uint8[::1], int64, int64, int64, int64[::1], int64, int64)")
+def _count_cells(buffer: Bytes, start: Int, end: Int, code: Int, forms: Longs, first: Int, last: Int) -> Int:
+    columns = np.int64(last - first)
+    size = (columns + 7) >> 3
+    status, before = _bitmaps(buffer, start, end, code, columns)
+    partly = code == _UPDATE_PARTLY
+    update = code in (_UPDATE, _UPDATE_V1) or partly
+    after = before + size if update else before
+    at: Int = after + size
+    if status != LOCATED or at > end:
+        return np.int64(0)
+    some_before, some_after = _count(buffer, before, columns), _count(buffer, after, columns)
+    if some_before == columns and some_after == columns and not forms[first] & _SPARSE:
+        return np.int64(0)
+    if some_before == 0:  # a row of nothing but defaults, as in `_images`
+        return columns
+    documents = np.int64(0)
+    for column in range(first, last):
+        documents += np.int64(forms[column] & _JSON != 0)
+    images = np.int64(0)
+    is_after = False
+    while at < end or is_after:
+        if is_after and partly:
+            status, _, at = _value_options(buffer, at, end, documents)
+            if status != LOCATED:
+                break
+        if is_after:
+            at = _image_end(buffer, at, end, after, (some_after + 7) >> 3, forms, first, last)
+        else:
+            at = _image_end(buffer, at, end, before, (some_before + 7) >> 3, forms, first, last)
+        if at > end:
+            break
+        images += 1
+        is_after = update and not is_after
+    return images * columns
+
+
+@compiled("int64(uint8[::1], int64, int64, int64, int64[::1], int64)", inlined=True)
+def count_cells(buffer: Bytes, start: Int, end: Int, code: Int, forms: Longs, at: Int) -> Int:
+    """Returns how many cells the images of a rows event have: of one that leaves columns out, or is `_SPARSE`; else 0.
+
+    Its body is buffer[start:end], with `buffers.SLACK` bytes after it. forms[at] is the number of its columns, whose
+    forms come next. Images that aren't whole don't count: decoding refuses them.
+    """
+    first = at + 1
+    last = first + forms[at]
+    if last == first:
+        return np.int64(0)
+    if not forms[first] & _SPARSE and _has_all(buffer, start, end, code, last - first):
+        return np.int64(0)
+    return _count_cells(buffer, start, end, code, forms, first, last)

@@ -15,7 +15,7 @@ def header(end: int, code: int = Code.XID) -> Header:
 
 
 def reached(offset: int = 4) -> tuple[LogPosition, StreamState]:
-    state = StreamState(10, 10)
+    state = StreamState(10, 10, 10)
     place = LogPosition(state)
     place.rotate("binlog.000003", offset)
     return place, state
@@ -59,4 +59,4 @@ def test_a_heartbeat_is_of_this_file_and_ahead() -> None:
 
 def test_before_the_first_event_it_is_nowhere() -> None:
     with pytest.raises(UndecodableError, match="before the log had named its file"):
-        LogPosition(StreamState(10, 10)).at()
+        LogPosition(StreamState(10, 10, 10)).at()

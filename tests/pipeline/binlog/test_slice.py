@@ -36,9 +36,9 @@ def inserted(*ids: int) -> bytes:
 class Making:
     """A builder, with maps of the tables `orders` and `items` by number."""
 
-    def __init__(self, most_bytes: int = 1 << 20) -> None:
+    def __init__(self, most_bytes: int = 1 << 20, most_cells: int = 1 << 20) -> None:
         self.sources, self.maps, self.files = TsidRegistry(), TableMapRegistry(), FileRegistry()
-        self.state = StreamState(100, most_bytes)
+        self.state = StreamState(100, most_bytes, most_cells)
         self.state.file = self.files.number("binlog.000001")
         self.slice = SliceBuilder(self.state, self.sources, self.maps, self.files)
         self.orders, self.items, self.strange = (

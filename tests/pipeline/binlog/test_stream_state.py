@@ -6,7 +6,7 @@ from pipeline.binlog.stream_state import StreamState, widened
 
 
 def test_the_state_is_plain_numbers_in_one_record() -> None:
-    state = StreamState(most_transactions=7, most_bytes=100)
+    state = StreamState(most_transactions=7, most_bytes=100, most_cells=50)
     assert (state.checksum_bytes, state.most_transactions, state.most_bytes, state.phase) == (4, 7, 100, 0)
     state.offset += 2**40
     assert state.offset == 2**40

@@ -18,7 +18,14 @@ from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced, TransactionsRead
+from pipeline.messages.binlog import (
+    CreateTableSelectRead,
+    DdlRead,
+    LogAdvanced,
+    TransactionPartRead,
+    TransactionsRead,
+)
+from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.binlog.events.test_event import made
@@ -392,6 +399,59 @@ def test_a_slice_is_full_at_its_bound_in_bytes() -> None:
     slices = list(messages([*log.parse(frames(three)), *log.take()]))
     assert [numbers(each) for each in slices] == [["1"], ["2"], ["3"]]
     assert [images(each) for each in slices] == 3 * [[(0, 0, ("orders", "INSERT", [5]))]]
+
+
+def wide(table_id: int, columns: int) -> bytes:
+    """The map of shop.wide, with so many INT columns (a multiple of 8 above 250), all but the first nullable."""
+    head = table_id.to_bytes(6, "little") + bytes(2) + b"\x04shop\0\x04wide\0"
+    count = b"\xfc" + struct.pack("<H", columns)
+    nullable = b"\xfe" + b"\xff" * (columns // 8 - 1)
+    signs = b"\x01" + bytes([columns // 8]) + bytes(columns // 8)
+    return made(Code.TABLE_MAP, head + count + b"\x03" * columns + b"\0" + nullable + signs)
+
+
+def updated(table_id: int, columns: int, *ids: int) -> bytes:
+    """UPDATE wide SET last = 1, of these ids, with binlog_row_image=MINIMAL."""
+    head = table_id.to_bytes(6, "little") + b"\x01\x00\x02\x00\xfc" + struct.pack("<H", columns)
+    rest = bytes(columns // 8 - 1)
+    rows = b"".join(b"\0" + struct.pack("<i", each) + b"\0\1\0\0\0" for each in ids)
+    return made(Code.UPDATE_ROWS, head + b"\x01" + rest + rest + b"\x80" + rows)
+
+
+@pytest.mark.parametrize("take", [parsed, folded])
+def test_a_slice_is_full_at_its_bound_in_cells(
+    take: Callable[[LogStream, Iterable[bytes]], list[LogMessage]],
+) -> None:
+    """MINIMAL row images are a few bytes each, and all columns of the table once they are decoded."""
+    columns = 256
+    two = 2 * 2 * columns  # updates, of two images each
+    log = stream(bound=SliceBound(cells=2 * two))
+    first = [
+        rotate(),
+        *transaction(1, MAP, *[ROW] * 9),
+        *transaction(2, wide(2, columns), updated(2, columns, 1, 2)),
+    ]
+    second = transaction(3, wide(2, columns), *(updated(2, columns, n, n + 1) for n in range(1, 10, 2)))
+    rest, *parts, end = take(log, [*first, *second])
+    assert isinstance(rest, TransactionsRead) and isinstance(end, TransactionsRead)
+    assert (numbers(rest), numbers(end)) == (["1", "2"], ["3"])
+    ids = []
+    for message in (*parts, end):
+        assert isinstance(message, TransactionPartRead | TransactionsRead)
+        (of_wide,) = decoded(message.tables)
+        ids.append(
+            list(zip(of_wide.images["ordinal"].to_pylist(), of_wide.rows["0"].to_pylist(), strict=True))
+        )
+    assert [len(each) for each in ids] == [8, 8, 4]
+    assert [each for some in ids for each in some] == [(n, n // 2 + 1) for n in range(20)]
+
+
+def test_a_slice_of_images_that_leave_nearly_all_columns_out_is_bounded_in_memory() -> None:
+    columns = 304
+    ids = range(20_000)
+    log_events = [updated(2, columns, *ids[n : n + 500]) for n in range(0, len(ids), 500)]
+    read_ = parsed(stream(), [rotate(), *transaction(1, wide(2, columns), *log_events)])
+    assert max(map(weight, read_)) < 32 << 20 < sum(map(weight, read_))
 
 
 def next_file(number: int, last: int) -> list[bytes]:

@@ -18,7 +18,7 @@ class Parsing:
     """The parser's arguments, for one known map, of `orders` as `test_stream` has it."""
 
     def __init__(self) -> None:
-        self.state, self.sources, self.maps = StreamState(10, 1000), TsidRegistry(), TableMapRegistry()
+        self.state, self.sources, self.maps = StreamState(10, 1000, 1000), TsidRegistry(), TableMapRegistry()
         self.sources.number(Tsid(SERVER))
         self.described = table(1, "orders")[19 + 8 : -4]
         self.maps.add(self.described, None)

@@ -4,6 +4,7 @@ import random
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Context
 from decimal import Decimal as Number
@@ -494,6 +495,51 @@ def test_what_is_absent_is_told_and_an_after_image_has_it_from_its_before(
     ]
 
 
+def counted(table_map: TableMap, event: Body) -> int:
+    """The cells of an event, over a buffer without a byte to spare."""
+    forms = cells.column_forms(table_map)
+    buffer = np.frombuffer(bytearray(event.bytes + b"\xff" * SLACK), np.uint8)
+    counted_forms = np.array([len(forms), *forms], np.int64)
+    return int(cells.count_cells(buffer, 0, len(event.bytes), event.code, counted_forms, 0))
+
+
+@given(st.sampled_from([1, 3, 4, 5, 8, 9, 20]).flatmap(lambda n: st.tuples(st.just(n), rows_events(n))))
+def test_cells_are_counted_where_an_event_may_have_more_than_bytes(
+    case: tuple[int, tuple[Body, list[dict[int, int | None]]]],
+) -> None:
+    columns, (event, meant) = case
+    number = columns * len(meant)
+    whole = event.bytes[len(body(event.code, columns, present=b"")) :].startswith(
+        bitmap([True] * columns) * (2 if event.code in (UPDATE, UPDATE_V1) else 1)
+    )
+    described = table_map(*[INT] * columns)
+    assert counted(described, event) == (0 if whole and columns < 5 else number)
+    assert counted(replace(described, nullable=(False,) * columns), event) == (0 if whole else number)
+
+
+def test_cells_of_all_kinds_of_columns_are_counted() -> None:
+    described = table_map(*((column, storage) for column, storage, _ in LOGGED))
+    event = LOGGED_BODY[:10] + bytes([len(LOGGED)]) + LOGGED_BODY[11:]
+    assert counted(described, Body(event, WRITE)) == 2 * len(LOGGED)
+    present = [column != 3 for column in range(len(LOGGED))]
+    some = [None if column % 2 else bytes(4) for column in range(len(LOGGED)) if present[column]]
+    short = body(
+        WRITE, len(LOGGED), image(*[None] * len(some)), image(*[None] * len(some)), present=bitmap(present)
+    )
+    assert counted(described, Body(short, WRITE)) == 2 * len(LOGGED)
+
+
+def test_cells_of_damaged_events_are_counted_without_an_error() -> None:
+    present = bitmap([column == 1 for column in range(9)])
+    event = body(UPDATE, 9, *[image(number(1)), image(number(2))] * 3, present=present * 2)
+    wide = table_map(*[INT] * 9)
+    found = [counted(wide, Body(event[:end], UPDATE)) for end in range(8, len(event) + 1)]
+    assert found[-1] == 6 * 9 and sorted(found) == found
+    assert counted(table_map(*[INT] * 8), Body(event, UPDATE)) == 0
+    assert counted(wide, Body(body(WRITE, 9, present=bytes(2)), WRITE)) == 9
+    assert counted(wide, Body(body(WRITE, 9, b"rest", present=bytes(2)), WRITE)) == 9
+
+
 def test_dates_and_texts_of_absent_columns_are_null_and_not_counted() -> None:
     described = table_map(*((column, storage) for column, storage, _ in LOGGED))
     present = bitmap([column == 0 for column in range(len(LOGGED))])
@@ -634,6 +680,18 @@ def test_bits_of_diffs_take_whole_bytes(documents: int) -> None:
     event = body(PARTLY, documents, before, options + after, present=bitmap([True] * documents) * 2)
     table = images(table_map(*[JSON] * documents), [Body(event, PARTLY)])
     assert list(table.rows.to_pylist()[1].values()) == ["9"] * (documents - 1) + ['{"n": 9}']
+
+
+def test_cells_of_diffs_are_counted() -> None:
+    described = table_map(INT, JSON, JSON, JSON)
+    after = image(number(2), behind_length(DIFF), behind_length(NINE))
+    bits = b"\x01" + bitmap([True, True, False])
+    event = partly(*[BEFORE, bits + after] * 3, present_after=[True, False, True, True])
+    assert counted(described, event) == 6 * 4
+    bare = partly(
+        *[BEFORE, b"\0" + image(number(2), None, None)] * 2, present_after=[True, True, False, True]
+    )
+    assert counted(described, bare) == 4 * 4
 
 
 def test_an_after_image_without_value_options_has_no_bits() -> None:
