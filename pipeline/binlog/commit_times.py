@@ -35,7 +35,7 @@ class CommitTimeParser:
 
     def __init__(self, position: GtidSet) -> None:
         self._names = TransactionNames(position)
-        self._reached = LogPosition(StreamState(0, 0))
+        self._reached = LogPosition(StreamState(0, 0, 0))
         self._checksum = True
 
     def reached(self, coordinates: Coordinates) -> bool:

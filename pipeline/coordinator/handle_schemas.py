@@ -37,7 +37,7 @@ from pipeline.messages.changes import (
     TransactionPartVerified,
 )
 from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPart
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.ddl.alter_table import Alteration, Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready, awaits_snapshot, stays_incomplete
@@ -143,7 +143,7 @@ def _emptied_image(message: SchemaChanged) -> pa.RecordBatch:
     at = message.begins
     source = at and {"file": at.file, "pos": at.offset, "row": 0, "server_id": message.server}
     image = {"kind": int(ImageKind.EMPTIED), "transaction": 0, "ordinal": 0, "source": source}
-    return pa.RecordBatch.from_pylist([image], CHANGE_FIELDS)
+    return pa.RecordBatch.from_pylist([image], IMAGE_FIELDS)
 
 
 def single_transaction(message: TransactionPartVerified | SchemaChanged) -> Transactions:

@@ -61,7 +61,7 @@ Mask = npt.NDArray[np.bool_]
 class PartialRows:
     """Rows as changes left them, in the order of the stream: the tokens of their keys, and which columns are `absent`.
 
-    `absent` has the columns' names, `rows` null in their place.
+    `absent` is as in `row_images.IMAGE_FIELDS`, and `rows` has null in place of these columns.
     """
 
     tokens: pa.Array
@@ -120,8 +120,10 @@ def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str]
     gone, unknown = kind == ImageKind.DELETE, kind == ImageKind.INSERT
     gone[moved] = True
     unknown[moved + 1] = True
+    names = changes.rows.schema.names
     for name in moving:
-        unknown |= (kind == ImageKind.UPDATE_AFTER) & images_with(absent, name)
+        given = images_with(absent, names.index(name)) if name in names else True
+        unknown |= (kind == ImageKind.UPDATE_AFTER) & given
     partial = stays & ~whole
     return ImageMasks(gone | (stays & whole), partial, partial & unknown)
 
@@ -134,8 +136,8 @@ def apply_partial_rows(rows: pa.RecordBatch, key: Sequence[int], partial: Partia
     if not len(partial):
         return rows
     columns = []
-    for column, field in enumerate(rows.schema):
-        given = np.flatnonzero(images_with(partial.absent, field.name))
+    for column in range(rows.num_columns):
+        given = np.flatnonzero(images_with(partial.absent, column))
         source = np.arange(len(rows))
         source[at[given]] = len(rows) + given  # of several images of one row the last one stays
         both = pa.concat_arrays([rows.column(column), partial.rows.column(column)])

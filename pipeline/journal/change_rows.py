@@ -24,7 +24,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind
+from pipeline.messages.row_images import SOURCE_TYPE, ImageKind
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
@@ -44,7 +44,7 @@ META = pa.schema(
         pa.field("__gtid", pa.string()),
         pa.field("__commit_time", pa.timestamp("us", tz="UTC")),
         pa.field("__chunk", pa.string()),
-        pa.field("__absent", CHANGE_FIELDS.field("absent").type),
+        pa.field("__absent", pa.list_(pa.string())),
         pa.field("__segment", pa.int64(), nullable=False),
     ]
 )
@@ -147,7 +147,7 @@ def change_tables(segment: int, runs: Sequence[ChangeRun]) -> list[pa.Table]:
             passed.gtid_texts(),
             pa.array(passed.commit_time).cast(META.field("__commit_time").type),
             pa.nulls(len(kept), META.field("__chunk").type),
-            images.column("absent"),
+            _absent_names(images.column("absent"), runs, bounds),
             pa.repeat(pa.scalar(segment, pa.int64()), len(kept)),
             _source(images.column("source"), origin),
         ],
@@ -182,6 +182,23 @@ def _origin(passed: Transactions, updates: npt.NDArray[np.bool_]) -> list[pa.Arr
     original = passed.original_time
     as_committed = (original == 0) | (original == passed.commit_time)
     return [pa.array(original, mask=as_committed), pa.array(updates, mask=~updates)]
+
+
+def _absent_names(absent: pa.Array, runs: Sequence[ChangeRun], bounds: npt.NDArray[np.intp]) -> pa.Array:
+    """Returns `__absent` of each row; `bounds`: where the rows of each run begin, and the end."""
+    kind = META.field("__absent").type
+    if absent.null_count == len(absent):
+        return pa.nulls(len(absent), kind)
+    named = []
+    for place, run in enumerate(runs):
+        encoded = absent.slice(bounds[place], bounds[place + 1] - bounds[place]).dictionary_encode()
+        names = [_names_of(bitmap, run.schema) for bitmap in encoded.dictionary.to_pylist()]
+        named.append(pa.array(names, kind).take(encoded.indices))
+    return pa.concat_arrays(named)
+
+
+def _names_of(bitmap: bytes, schema: TableSchema) -> list[str]:
+    return [column.name for i, column in enumerate(schema.columns) if bitmap[i // 8] >> i % 8 & 1]
 
 
 def _source(source: pa.Array, origin: Sequence[pa.Array]) -> pa.Array:

@@ -66,6 +66,9 @@ COMMIT_TIME_SAMPLES = 16
 # How many images of changes become rows together, unless a slice alone has more: a slice of ten takes a millisecond.
 IMAGES_TOGETHER = 20_000
 
+# So many columns that an image lacks take as much as another image, about.
+COLUMNS_NAMED = 16
+
 # How many bytes of rows one file gets ahead, at least.
 AHEAD = 4 << 20
 
@@ -390,8 +393,15 @@ def _lots(runs: Iterable[tuple[Which, _Run]]) -> Iterator[list[tuple[Which, _Run
 
 
 def _images(part: ChangePart | ChunkPart) -> int:
-    """Returns how many images a part has, and for a chunk more than may become rows together."""
-    return len(part.changes.rows) if isinstance(part, ChangePart) else 1 + IMAGES_TOGETHER
+    """Returns how many images a part has, and for a chunk more than may become rows together.
+
+    Images that lack columns count as more, since their rows name these.
+    """
+    if isinstance(part, ChunkPart):
+        return 1 + IMAGES_TOGETHER
+    changes = part.changes
+    whole = changes.images.column("absent").null_count == len(changes.images)
+    return len(changes.images) * (1 if whole else 1 + len(changes.schema.columns) // COLUMNS_NAMED)
 
 
 def _rows(segment: int, lot: Sequence[_Run], rules: tuple[LakeRule, ...]) -> list[pa.Table]:

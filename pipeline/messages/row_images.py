@@ -1,8 +1,8 @@
 """The description of each row image, in columns beside the image's own.
 
 It has the image's kind (`row_images.ImageKind`), its place in the log, the index of its transaction in the slice, and
-its ordinal in that transaction. Ordinals count over all captured tables, from 0, one for each image. It also names the
-columns that the log leaves out (with binlog_row_image MINIMAL or NOBLOB): their values in the image are null and mean
+its ordinal in that transaction. Ordinals count over all captured tables, from 0, one for each image. It also says which
+columns the log leaves out (with binlog_row_image MINIMAL or NOBLOB): their values in the image are null and mean
 nothing. If an update's after image leaves out a column that its before image has, it takes the value from there.
 """
 
@@ -11,12 +11,12 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.arrow_arrays import bytes_of
+from pipeline.types.buffers import Flags
 
 # Where a row is in the log: the file, the offset at which its rows event begins (or that of the compressed transaction
 # around it), its number among the event's rows (from 0, one for both images of an update), the id of the server that
@@ -32,8 +32,8 @@ SOURCE_TYPE: Final = pa.struct(
     ]
 )
 
-# As the log is read. `absent` is null where all columns are there, and else a bitmap: bit i % 8 of byte i // 8 is set
-# where column i is absent.
+# `absent` is null where all columns are there, and else a bitmap: bit i % 8 of byte i // 8 is set where column i is
+# absent. An image may lack hundreds of columns, so that their names are for the journal's files alone.
 IMAGE_FIELDS: Final = pa.schema(
     [
         pa.field("kind", pa.int8(), nullable=False),
@@ -42,11 +42,6 @@ IMAGE_FIELDS: Final = pa.schema(
         pa.field("absent", pa.binary()),
         pa.field("source", SOURCE_TYPE),
     ]
-)
-
-# With the names of the columns that are absent; null where all are there.
-CHANGE_FIELDS: Final = IMAGE_FIELDS.set(
-    IMAGE_FIELDS.get_field_index("absent"), pa.field("absent", pa.list_(pa.string()))
 )
 
 
@@ -87,16 +82,19 @@ class TableUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Row images under a proven schema: `images` (`row_images.CHANGE_FIELDS`) beside `rows` (`schema.arrow`)."""
+    """Row images under a proven schema: `images` (`row_images.IMAGE_FIELDS`) beside `rows` (`schema.arrow`)."""
 
     schema: TableSchema
     images: pa.RecordBatch
     rows: pa.RecordBatch
 
 
-def images_with(absent: pa.Array, column: str) -> npt.NDArray[np.bool_]:
-    """Returns which of the images have the column. `absent`: the names of those that each one lacks, or null."""
+def images_with(absent: pa.Array, column: int) -> Flags:
+    """Returns which of the images have the column with this index. `absent`: as in IMAGE_FIELDS."""
     given = np.ones(len(absent), dtype=np.bool_)
-    lists = pc.list_parent_indices(absent).filter(pc.equal(pc.list_flatten(absent), column))
-    given[lists.to_numpy()] = False
+    if absent.null_count == len(absent):
+        return given
+    bitmaps, places = bytes_of(absent)
+    some = np.flatnonzero(places[1:] > places[:-1])
+    given[some] = bitmaps[places[some] + column // 8] >> column % 8 & 1 == 0
     return given

@@ -101,7 +101,8 @@ def _changes_referred(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray
 
 def _appears(column: str, changes: TableChanges, before: npt.NDArray[np.intp]) -> bool:
     """Whether an update sets a column that its before image lacks. A value to compare is missing, so any may be new."""
-    given = images_with(changes.images.column("absent"), column)
+    names = [each.name for each in changes.schema.columns]
+    given = images_with(changes.images.column("absent"), names.index(column))
     return bool((given[before + 1] & ~given[before]).any())
 
 

@@ -13,8 +13,7 @@ MySQL 8.0.1) says neither which integers are unsigned nor which strings are text
 signed, strings as the stored bytes. The schema's types make each column canonical in one pass. Everything that the log
 does say has to agree with the schema.
 
-**Absent columns** are bits in the reader, because only names last: the table may be altered later. A row image without
-all columns has the names of those that it lacks.
+**Absent columns** stay bits, which the schema beside them explains.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.change_rows import uncapturable
 from pipeline.messages.changes import TableStopped
-from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges, TableImages, TableUnreadable
+from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable, images_with
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types as t
@@ -69,11 +68,11 @@ def name_columns(
     if verified is not state and (why := uncapturable(verified.schema, protection)) is not None:
         return TableStopped(table, why)
     try:
-        fields = _with_names(verified.schema, images.images)
+        _require_key(verified.schema, images.images.column("absent"))
         rows = complete_columns(verified.schema, images.map, images.rows)
     except Definite as error:
         return TableStopped(table, str(error))
-    return verified, TableChanges(verified.schema, fields, rows)
+    return verified, TableChanges(verified.schema, images.images, rows)
 
 
 def images_table(images: TableImages | TableUnreadable) -> TableId:
@@ -105,23 +104,10 @@ def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
             assert_never(state)
 
 
-def _with_names(schema: TableSchema, images: pa.RecordBatch) -> pa.RecordBatch:
-    """IMAGE_FIELDS as CHANGE_FIELDS. Raises KeyAbsent."""
-    *fields, bitmaps, source = images.columns
-    return pa.record_batch([*fields, _absent(schema, bitmaps), source], schema=CHANGE_FIELDS)
-
-
-def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:
-    """Of each row image the names of the absent columns, null where there are none. Raises KeyAbsent."""
-    kind = CHANGE_FIELDS.field("absent").type
-    if bitmaps.null_count == len(bitmaps):
-        return pa.nulls(len(bitmaps), kind)
-    encoded = bitmaps.dictionary_encode()
-    bits = [int.from_bytes(bitmap, "little") for bitmap in encoded.dictionary.to_pylist()]
-    if lacking := [schema.columns[i].name for i in schema.key if any(each >> i & 1 for each in bits)]:
+def _require_key(schema: TableSchema, absent: pa.Array) -> None:
+    """Raise KeyAbsent if some image lacks a column of the primary key."""
+    if lacking := [schema.columns[i].name for i in schema.key if not images_with(absent, i).all()]:
         raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
-    names = [[column.name for i, column in enumerate(schema.columns) if each >> i & 1] for each in bits]
-    return pa.array(names, kind).take(encoded.indices)
 
 
 class TooLong(Definite):

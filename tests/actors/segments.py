@@ -12,7 +12,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, SOURCE_TYPE, TableChanges
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -44,11 +44,11 @@ def append(number: int, chunk: bool = False) -> Append:
         pa.array(np.zeros(ROWS, np.int8)),
         pa.array(np.arange(ROWS, dtype=np.int32)),
         pa.array(np.zeros(ROWS, np.int32)),
-        pa.nulls(ROWS, CHANGE_FIELDS.field("absent").type),
+        pa.nulls(ROWS, IMAGE_FIELDS.field("absent").type),
         pa.nulls(ROWS, SOURCE_TYPE),
     ]
     rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
-    changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=CHANGE_FIELDS), rows)
+    changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
     times = np.full(ROWS, COMMIT_TIME)
     transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, times, times)
     change_part = ChangePart(changes, transactions, first_scn=ROWS * number + 1)
@@ -74,10 +74,10 @@ def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> Chan
     append."""
     ids = np.arange(ROWS * number + begin, ROWS * number + end)
     images = {"kind": ids * 0, "transaction": ids * 0, "ordinal": np.arange(begin, end)}
-    arrays = [pa.array(values).cast(CHANGE_FIELDS.field(name).type) for name, values in images.items()]
-    arrays += [pa.nulls(len(ids), CHANGE_FIELDS.field(name).type) for name in ("absent", "source")]
+    arrays = [pa.array(values).cast(IMAGE_FIELDS.field(name).type) for name, values in images.items()]
+    arrays += [pa.nulls(len(ids), IMAGE_FIELDS.field(name).type) for name in ("absent", "source")]
     rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=schema.arrow)
-    changes = TableChanges(schema, pa.RecordBatch.from_arrays(arrays, schema=CHANGE_FIELDS), rows)
+    changes = TableChanges(schema, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
     transaction = Transactions.of([(Gtid(SOURCE, ROWS * number + 1), COMMIT_TIME)])
     return ChangePart(changes, transaction, first_scn=ROWS * number + 1)
 

@@ -10,7 +10,7 @@ Servers are letters (`a:1-5,b:7,a:tag:1`), positions are offsets in one log file
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -111,6 +111,12 @@ def rows(schema: TableSchema, keys: Iterable[int]) -> pa.RecordBatch:
 # The log
 
 
+def lacks(schema: TableSchema, names: Collection[str]) -> bytes | None:
+    """Returns `absent` of `row_images.IMAGE_FIELDS` for an image without these columns."""
+    bits = sum(1 << i for i, column in enumerate(schema.columns) if column.name in names)
+    return bits.to_bytes((len(schema.columns) + 7) // 8, "little") if bits else None
+
+
 @dataclass(frozen=True)
 class Image:
     """A row image, its row known by its key."""
@@ -170,10 +176,10 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> row_images
         pa.array([image.kind for image, _, _ in found], pa.int8()),
         pa.array([index for _, index, _ in found], pa.int32()),
         pa.array([ordinal for _, _, ordinal in found], pa.int32()),
-        pa.nulls(len(found), row_images.CHANGE_FIELDS.field("absent").type),
+        pa.nulls(len(found), row_images.IMAGE_FIELDS.field("absent").type),
         pa.nulls(len(found), row_images.SOURCE_TYPE),
     ]
-    images = pa.RecordBatch.from_arrays(fields, schema=row_images.CHANGE_FIELDS)
+    images = pa.RecordBatch.from_arrays(fields, schema=row_images.IMAGE_FIELDS)
     return row_images.TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))
 
 

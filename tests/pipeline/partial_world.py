@@ -24,7 +24,7 @@ from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, R
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.chunk_index import ChunkIndex
@@ -34,6 +34,7 @@ from tests.pipeline.builders import (
     execute,
     gtid,
     gtids,
+    lacks,
     place,
     primary_index,
     table,
@@ -322,13 +323,13 @@ def arrow(rows: Rows) -> pa.RecordBatch:
 def changed(transactions: Iterable[tuple[int, int, list[Image]]]) -> TableChanges:
     """Images by the index of their transaction, from an ordinal on."""
     found = [(t, o, i) for t, begin, images in transactions for o, i in enumerate(images, begin)]
-    absent = [[n for n in ("id", *NAMES) if n not in image.given] or None for _, _, image in found]
+    absent = [lacks(TABLE, {"id", *NAMES} - image.given.keys()) for _, _, image in found]
     images = pa.RecordBatch.from_pylist(
         [
-            {"kind": int(i.kind), "transaction": t, "ordinal": o, "absent": lacks}
-            for (t, o, i), lacks in zip(found, absent, strict=True)
+            {"kind": int(i.kind), "transaction": t, "ordinal": o, "absent": bitmap}
+            for (t, o, i), bitmap in zip(found, absent, strict=True)
         ],
-        CHANGE_FIELDS,
+        IMAGE_FIELDS,
     )
     return TableChanges(
         TABLE, images, pa.RecordBatch.from_pylist([i.given for _, _, i in found], TABLE.arrow)

@@ -376,10 +376,10 @@ def _image_end(
             continue
         if _bit(buffer, present, column):
             if not _bit(buffer, nulls, bit):
-                form = forms[first + column]
-                length = np.int64(0)
+                form: Int = np.int64(forms[first + column])
+                length: Int = np.int64(0)
                 if form & _HAS_LENGTH:
-                    length = unsigned(buffer, at, 4) & ((np.int64(1) << (8 * (form & _WIDTH))) - 1)
+                    length = unsigned(buffer, at, 4) & ((1 << (8 * (form & _WIDTH))) - 1)
                 at += (form & _WIDTH) + length
             bit += 1
         column += 1

@@ -15,6 +15,7 @@ from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import Decimal, Integer
 from tests.actors.segments import COMMIT_TIME, ITEMS, part, position
+from tests.pipeline.builders import lacks
 
 KIND = Integer(8, unsigned=False)
 WIDE = TableSchema(ITEMS.table, (*ITEMS.columns, Column("more", KIND, nullable=True)), key=(0,))
@@ -24,8 +25,9 @@ def lacking(number: int, *partial: int) -> ChangePart:
     """The numbers of the n-th append as inserts, some of which lack a column."""
     whole = part(number, 0, 10)
     ids = whole.changes.rows.column(0)
-    absent = pa.array([["more"] if each in partial else None for each in ids.to_pylist()])
-    images = whole.changes.images.set_column(3, whole.changes.images.schema.field(3), absent)
+    field = whole.changes.images.schema.field(3)
+    bitmaps = [lacks(WIDE, ["more"]) if each in partial else None for each in ids.to_pylist()]
+    images = whole.changes.images.set_column(3, field, pa.array(bitmaps, field.type))
     rows = pa.RecordBatch.from_arrays([ids, ids], schema=WIDE.arrow)
     return replace(whole, changes=TableChanges(WIDE, images, rows))
 

@@ -11,9 +11,9 @@ from pipeline.coordinator.partial_rows import (
     classify_images,
     has_partial_images,
 )
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.row_keys import key_tokens
-from tests.pipeline.builders import table
+from tests.pipeline.builders import lacks, table
 
 TABLE = table("partial", "id", "a", "b")
 
@@ -27,13 +27,13 @@ MOVES_WHOLE = ((ImageKind.UPDATE_BEFORE, {"id": 1}), (ImageKind.UPDATE_AFTER, {"
 
 
 def changes(*images: tuple[ImageKind, dict[str, Any]]) -> TableChanges:
-    absent = [[name for name in ("id", "a", "b") if name not in given] or None for _, given in images]
+    absent = [lacks(TABLE, {"id", "a", "b"} - given.keys()) for _, given in images]
     fields = [
         {"kind": int(kind), "transaction": 0, "ordinal": n, "absent": absent[n]}
         for n, (kind, _) in enumerate(images)
     ]
     rows = pa.RecordBatch.from_pylist([given for _, given in images], TABLE.arrow)
-    return TableChanges(TABLE, pa.RecordBatch.from_pylist(fields, CHANGE_FIELDS), rows)
+    return TableChanges(TABLE, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
 
 
 def test_images_with_all_columns_are_not_partial() -> None:

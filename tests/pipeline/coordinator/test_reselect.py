@@ -30,7 +30,7 @@ from pipeline.messages.chunks import (
     SourceRecovered,
 )
 from pipeline.messages.journal import ChangePart, ChunkPart, DifferencesReported, MirrorDataExpired
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import reselect_keys
@@ -58,6 +58,7 @@ from tests.pipeline.builders import (
     execute,
     gtid,
     gtids,
+    lacks,
     of,
     passed,
     place,
@@ -118,14 +119,14 @@ def partly(
     end: int, name: str, *images: tuple[ImageKind, dict[str, Any]], schema: TableSchema = ORDERS
 ) -> ChangesVerified:
     """A transaction whose images lack all columns that aren't given."""
-    names = [column.name for column in schema.columns]
-    absent = [[each for each in names if each not in given] or None for _, given in images]
+    names = {column.name for column in schema.columns}
+    absent = [lacks(schema, names - given.keys()) for _, given in images]
     fields = [
         {"kind": int(kind), "transaction": 0, "ordinal": n, "absent": absent[n]}
         for n, (kind, _) in enumerate(images)
     ]
     rows = pa.RecordBatch.from_pylist([given for _, given in images], schema.arrow)
-    changes = TableChanges(schema, pa.RecordBatch.from_pylist(fields, CHANGE_FIELDS), rows)
+    changes = TableChanges(schema, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
     return ChangesVerified(Transactions.of([(gtid(name), COMMIT_TIME)]), (changes,), place(end))
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from pipeline.journal.entry import CommitTimes, File, FileKind
 from pipeline.journal.segment import EarlyFile, OpenTransactionRows, Unsealed
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, StatementPart
 from pipeline.messages.message_size import of_part
-from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, SOURCE_TYPE, ImageKind, TableChanges
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
@@ -36,7 +36,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Date, Integer, Text
-from tests.pipeline.builders import change_table
+from tests.pipeline.builders import change_table, lacks
 
 SOURCE = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 TAGGED = Tsid("a0b1c2d3-0000-4000-8000-000000000001", "batch")
@@ -102,7 +102,7 @@ def images_of(
     return ChangePart(
         TableChanges(
             schema,
-            pa.RecordBatch.from_pydict(described, CHANGE_FIELDS),
+            pa.RecordBatch.from_pydict(described, IMAGE_FIELDS),
             pa.RecordBatch.from_pydict(rows, schema.arrow),
         ),
         run(1 + max((transaction for _, transaction, _ in images), default=0)),
@@ -326,8 +326,9 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
         Change(0, (None, 2, "b"), None),
     ]
     part = part_of(changes, KEYED)
-    lacking = [None, None, ["value"], ["value"]]
-    images = part.changes.images.set_column(3, CHANGE_FIELDS.field("absent"), pa.array(lacking))
+    lacking = [None, None, lacks(KEYED, ["value"]), lacks(KEYED, ["value"])]
+    absent = IMAGE_FIELDS.field("absent")
+    images = part.changes.images.set_column(3, absent, pa.array(lacking, absent.type))
     part = replace(part, changes=replace(part.changes, images=images))
     (table,) = journal.segment_tables(SEGMENT, [part])
     assert table.rows["__op"].to_pylist() == ["c", "u", "d"]
@@ -337,6 +338,46 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
     assert [table.absent for table in journal.segment_tables(SEGMENT, whole)] == [False, False]
 
 
+def test_rows_of_several_tables_name_the_columns_that_they_lack_of_their_own() -> None:
+    other = replace(
+        KEYED, columns=tuple(replace(each, name=f"its {each.name}") for each in COLUMNS[:2]), key=(1,)
+    )
+    absent = IMAGE_FIELDS.field("absent")
+    parts = []
+    for schema, bitmaps in ((KEYED, [None, b"\x02", b"\x03"]), (other, [b"\x01", None, b"\x01"])):
+        images = part_of([Change(n, None, ("x", n, "a")) for n in range(3)], KEYED).changes.images
+        images = images.set_column(3, absent, pa.array(bitmaps, absent.type))
+        rows = pa.RecordBatch.from_pylist([{schema.key_names[-1]: n} for n in range(3)], schema.arrow)
+        parts.append(ChangePart(TableChanges(schema, images, rows), run(3), 1))
+    tables = journal.segment_tables(SEGMENT, parts)
+    assert [table.rows["__absent"].to_pylist() for table in tables] == [
+        [None, ["number"], ["value", "number"]],
+        [["its value"], None, ["its value"]],
+    ]
+
+
+def test_images_that_lack_many_columns_become_rows_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of their rows names these columns."""
+    monkeypatch.setattr(journal, "IMAGES_TOGETHER", 7)
+    monkeypatch.setattr(journal, "COLUMNS_NAMED", 3)
+    absent, made = IMAGE_FIELDS.field("absent"), list[int]()
+    told = change_rows.change_tables
+
+    def change_tables(segment: int, runs: Sequence[change_rows.ChangeRun]) -> list[pa.Table]:
+        made.append(sum(len(part.changes.images) for each in runs for part in each.parts))
+        return told(segment, runs)
+
+    monkeypatch.setattr(journal, "change_tables", change_tables)
+    for bitmap in (None, b"\x01"):
+        parts = []
+        for first in range(1, 13, 3):
+            part = part_of([Change(n, None, ("x", n, "a")) for n in range(3)], KEYED, first)
+            images = part.changes.images.set_column(3, absent, pa.array([bitmap] * 3, absent.type))
+            parts.append(replace(part, changes=replace(part.changes, images=images)))
+        journal.segment_tables(SEGMENT, parts)
+    assert made == [6, 6, 3, 3, 3, 3]
+
+
 def test_a_row_says_where_it_comes_from() -> None:
     part = part_of([Change(0, None, ("x", 1, "a")), Change(1, ("x", 1, "a"), ("y", 1, "a"))], KEYED)
     known = {"file": "binlog.000001", "pos": 4, "row": 0, "server_id": 7, "thread": None, "query": None}
@@ -344,7 +385,7 @@ def test_a_row_says_where_it_comes_from() -> None:
     sources = pa.array(
         [{**known, "pos": at, "thread": thread} for at, thread in ((4, 1), (9, None), (9, None))]
     )
-    images = images.set_column(4, CHANGE_FIELDS.field("source"), sources.cast(SOURCE_TYPE))
+    images = images.set_column(4, IMAGE_FIELDS.field("source"), sources.cast(SOURCE_TYPE))
     run = part.transactions
     moved = replace(run, original_time=run.commit_time - np.array([5, 0]))
     part = ChangePart(replace(part.changes, images=images), moved, part.first_scn)
@@ -366,7 +407,7 @@ def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchem
     changes = TableChanges(
         schema,
         pa.RecordBatch.from_pylist(
-            [{"kind": ImageKind.EMPTIED, "transaction": 0, "ordinal": 0}], CHANGE_FIELDS
+            [{"kind": ImageKind.EMPTIED, "transaction": 0, "ordinal": 0}], IMAGE_FIELDS
         ),
         pa.RecordBatch.from_pylist([{}], schema.arrow),
     )

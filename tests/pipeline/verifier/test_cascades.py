@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.messages.binlog import RowsUnread
 from pipeline.messages.changes import MirrorInvalidated
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -22,7 +22,7 @@ from pipeline.verifier.cascades import (
     restarts_after_gaps,
     stop_orphans,
 )
-from tests.pipeline.builders import ORDERS
+from tests.pipeline.builders import ORDERS, lacks
 
 A, B, C, D = (TableId("d", name) for name in "abcd")
 INT = Integer(8, unsigned=False)
@@ -32,19 +32,19 @@ SCHEMA = TableSchema(A, (Column("id", INT, False), Column("code", INT, True)), (
 def changes(
     *images: tuple[ImageKind, int | None, int | None],
     schema: TableSchema = SCHEMA,
-    absent: Iterable[list[str] | None] | None = None,
+    absent: Iterable[list[str]] = (),
 ) -> TableChanges:
     """Images of A: what each is, its id and its code; and which columns each lacks."""
     fields: dict[str, list[object]] = {"kind": [int(kind) for kind, _, _ in images]}
-    if absent is not None:
-        fields["absent"] = list(absent)
+    if absent:
+        fields["absent"] = [lacks(schema, names) for names in absent]
     arrays = [
-        pa.array(fields.get(f.name, [None if f.nullable else 0] * len(images)), f.type) for f in CHANGE_FIELDS
+        pa.array(fields.get(f.name, [None if f.nullable else 0] * len(images)), f.type) for f in IMAGE_FIELDS
     ]
     rows = [pa.array([image[place] for image in images], pa.int64()) for place in (1, 2)]
     return TableChanges(
         schema,
-        pa.RecordBatch.from_arrays(arrays, schema=CHANGE_FIELDS),
+        pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS),
         pa.RecordBatch.from_arrays(rows, schema=schema.arrow),
     )
 
@@ -61,7 +61,7 @@ MOVED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 9, 1))
 CODED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 1, None))
 # As logged with binlog_row_image MINIMAL: code becomes NULL, and in another row it isn't in either image.
 MINIMAL = changes(
-    (ImageKind.UPDATE_BEFORE, 1, None), (ImageKind.UPDATE_AFTER, 1, None), absent=[["code"], None]
+    (ImageKind.UPDATE_BEFORE, 1, None), (ImageKind.UPDATE_AFTER, 1, None), absent=[["code"], []]
 )
 UNCODED = changes(
     (ImageKind.UPDATE_BEFORE, 1, None), (ImageKind.UPDATE_AFTER, 1, None), absent=[["code"], ["code"]]

@@ -15,7 +15,7 @@ from pipeline.messages.changes import (
     TableStopped,
     TransactionPartVerified,
 )
-from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
@@ -45,7 +45,7 @@ def changes(schema: TableSchema, *rows: tuple[ImageKind, str, str, str | None]) 
     values = [dict(zip(schema.arrow.names, row[1:], strict=True)) for row in rows]
     return TableChanges(
         schema,
-        pa.RecordBatch.from_pylist(images, CHANGE_FIELDS),
+        pa.RecordBatch.from_pylist(images, IMAGE_FIELDS),
         pa.RecordBatch.from_pylist(values, schema.arrow),
     )
 
