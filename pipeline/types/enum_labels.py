@@ -32,9 +32,19 @@ _NOT_TOLD: Final = (
 )
 _LAST_OF_UTF8MB3: Final = "\uffff"
 
+_MOST_BYTES: Final = 2**31 - 1  # of the texts in one array
+_TOO_LONG: Final = (
+    "an ENUM or SET with long labels has more than 2 GiB of texts in a part of the log that is read at once; give it "
+    "shorter labels"
+)
+
 
 class NoLabel(Definite):
     """A value is a number that none of its column's labels has."""
+
+
+class LabelsTooLong(Definite):
+    """The texts of a column's values are more than an array can have."""
 
 
 def labels_agree(labels: tuple[str, ...], others: tuple[str, ...]) -> bool:
@@ -52,7 +62,10 @@ def _may_be(one: str, other: str) -> bool:
 
 
 def enum_texts(indices: pa.Array, labels: tuple[str, ...]) -> pa.Array:
-    """ENUM indices (int32, from 1; 0 is the empty text of an invalid value) as strings. Raises NoLabel."""
+    """ENUM indices (int32, from 1; 0 is the empty text of an invalid value) as strings.
+
+    Raises NoLabel or LabelsTooLong.
+    """
     texts = pa.array(["", *labels], pa.string())
     extent = pc.min_max(indices)
     least, most = extent["min"].as_py(), extent["max"].as_py()
@@ -61,15 +74,33 @@ def enum_texts(indices: pa.Array, labels: tuple[str, ...]) -> pa.Array:
     unknown = [i for i, label in enumerate(labels, start=1) if UNKNOWN_CHARACTER in label]
     if unknown and pc.any(pc.is_in(indices, pa.array(unknown, indices.type))).as_py():
         raise NoLabel(_NOT_TOLD.format(kind="ENUM"))
-    return texts.take(indices)
+    return _take(texts, indices)
 
 
 def set_texts(bits: pa.Array, labels: tuple[str, ...]) -> pa.Array:
-    """SET bits (int64 in two's complement, the lowest is the first label) as strings. Raises NoLabel."""
+    """SET bits (int64 in two's complement, the lowest is the first label) as strings.
+
+    Raises NoLabel or LabelsTooLong.
+    """
     encoded = bits.dictionary_encode()
     patterns = encoded.dictionary.to_numpy().astype(np.uint64).tolist()
-    texts = pa.array([_set_text(pattern, labels) for pattern in patterns], pa.string())
-    return texts.take(encoded.indices)
+    most = _MOST_BYTES
+    texts: list[str] = []
+    for pattern in patterns:
+        texts.append(_set_text(pattern, labels))
+        most -= len(texts[-1].encode())
+        if most < 0:
+            raise LabelsTooLong(_TOO_LONG)
+    return _take(pa.array(texts, pa.string()), encoded.indices)
+
+
+def _take(texts: pa.Array, indices: pa.Array) -> pa.Array:
+    sizes = pc.binary_length(texts).to_numpy()
+    if len(sizes) and int(sizes.max()) * len(indices) > _MOST_BYTES:
+        taken = sizes[indices.drop_null().to_numpy()].sum(dtype=np.int64)
+        if taken > _MOST_BYTES:
+            raise LabelsTooLong(_TOO_LONG)
+    return texts.take(indices)
 
 
 def _set_text(pattern: int, labels: tuple[str, ...]) -> str:

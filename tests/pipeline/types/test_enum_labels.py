@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.enum_labels import UNKNOWN_CHARACTER, NoLabel, enum_texts, labels_agree, set_texts
+from pipeline.types import enum_labels
+from pipeline.types.enum_labels import (
+    UNKNOWN_CHARACTER,
+    LabelsTooLong,
+    NoLabel,
+    enum_texts,
+    labels_agree,
+    set_texts,
+)
 
 LABELS = ("new", "paid")
 
@@ -79,3 +87,20 @@ def test_numbers_that_no_label_has() -> None:
             enum_texts(pa.array(indices, pa.int32()), ("a", "b"))
     with pytest.raises(NoLabel, match="the value 0x4"):
         set_texts(pa.array([4], pa.int64()), ("a", "b"))
+
+
+def test_texts_that_arrows_offsets_do_not_reach_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of some bytes stand for 2 GiB."""
+    indices, bits = pa.array([2, 2, None, 0], pa.int32()), pa.array([2, 2, None, 0], pa.int64())
+    for most, fits in ((8, True), (7, False)):
+        monkeypatch.setattr(enum_labels, "_MOST_BYTES", most)
+        for texts, numbers in ((enum_texts, indices), (set_texts, bits)):
+            if fits:
+                assert texts(numbers, LABELS).to_pylist() == ["paid", "paid", None, ""]
+            else:
+                with pytest.raises(LabelsTooLong, match="shorter labels"):
+                    texts(numbers, LABELS)
+    monkeypatch.setattr(enum_labels, "_MOST_BYTES", 4)
+    with pytest.raises(LabelsTooLong, match="2 GiB"):
+        set_texts(pa.array([1, 2], pa.int64()), LABELS)
+    assert set_texts(pa.array([None, None], pa.int64()), LABELS).null_count == 2

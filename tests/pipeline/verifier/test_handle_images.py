@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.journal.segment import segment_tables
@@ -14,6 +15,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.types import enum_labels
 from pipeline.verifier.state import FromVerifier
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
@@ -126,6 +128,15 @@ def test_a_value_without_a_label_stops_the_table() -> None:
         said = run(fresh(), replace(slice_(1), tables=(bad,)))
         assert kinds(said) == ["TableStopped", "ChangesVerified"]
         assert schemas(said) == []
+
+
+def test_labels_that_no_array_has_room_for_stop_their_table_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 GiB of them, for which some bytes stand."""
+    items = replace(FULL, table=TableId("shop", "items"))
+    monkeypatch.setattr(enum_labels, "_MOST_BYTES", 2)
+    said = run(fresh(), replace(slice_(1), tables=(images(FULL), images(items, state=0, tags=1))))
+    assert [each.table for each in said if isinstance(each, TableStopped)] == [ORDERS]
+    assert [schema.table.name for schema in schemas(said)] == ["items"]
 
 
 def test_a_table_that_could_not_be_decoded_is_stopped_by_name_and_the_others_go_on() -> None:
