@@ -13,6 +13,8 @@ itself. CREATE TABLE … SELECT is both in one transaction (WL#13355). It ends t
 **A transaction that is larger than a slice** comes in parts, which say that it hasn't ended. What has passed before it
 is cut off first. So only further parts follow a part, until the slice with which the transaction passes, as the first
 in it.
+A transaction in which the server says that it has emptied a table has no parts: the statement that says so may be all
+that passes of it. Its rows need not wait, since their tables are read again.
 
 **XA transactions** have two GTIDs: one for the prepared part, with the rows, and one for the XA COMMIT. That may come
 much later or not at all. Before the second one no reader of the source sees the rows, and after an XA ROLLBACK none
@@ -156,11 +158,12 @@ class TransactionAssembler:
         self._passed_before = False  # whether the open transaction has, or, between two, the last one
         # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the ones by which a
         # server says that its restart has emptied MEMORY tables (`bare`: where the first of them begins, if no BEGIN is
-        # there).
+        # there). `changed`: the tables whose rows were too many to wait for the end of such a one.
         self._xid = ""
         self._creation: CreateTableSelectRead | None = None
         self._emptied: tuple[EmptiedTable, ...] = ()
         self._bare: Coordinates | None = None
+        self._changed: frozenset[TableId] = frozenset()
         self._prepared = PreparedTransactions(bound.held, prepared)
         self._let_go = False  # whether there was no room for its rows, of an XA transaction
         # What changed rows and isn't in the slice's own: of the open transaction, and of those that have passed in it.
@@ -389,7 +392,7 @@ class TransactionAssembler:
         if emptied is not None:
             self._emptied = (*self._emptied, EmptiedTable(emptied, event))
             return
-        self._give_emptied(self._emptied, self._hold_changed())
+        self._give_emptied(self._emptied, self._take_changed())
         self._give_statement(event, self._reached.at())
 
     def _framed_query(self, event: Query, emptied: TableId | None) -> None:
@@ -430,7 +433,9 @@ class TransactionAssembler:
         """A DELETE that an engine with transactions commits isn't the server's own: it has changed rows by itself."""
         for each in self._emptied:
             self._changed_by_statement("a change", each.query.updated)
-        self._emptied = ()
+        if self._changed:
+            self._add_unread(RowsUnread(_STATEMENT.format(what="a change"), self._changed))
+        self._emptied, self._changed = (), frozenset()
 
     def _add_unread(self, unread: RowsUnread) -> None:
         """The open transaction changes more than its rows. So the compiled parser doesn't handle its end."""
@@ -529,8 +534,9 @@ class TransactionAssembler:
         Such a table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
         """
         *others, last = self._emptied
-        changed = self._hold_changed()
-        if not self._open_unread and changed <= {each.table for each in self._emptied}:
+        changed = self._take_changed()
+        in_parts = self.slice.open_rows  # before the first of these statements
+        if not in_parts and not self._open_unread and changed <= {each.table for each in self._emptied}:
             self._give_emptied(others)
             self._give_statement(last.query, end)
             return
@@ -541,10 +547,11 @@ class TransactionAssembler:
         self.state.end = end.offset
         self._close()
 
-    def _hold_changed(self) -> set[TableId]:
-        """Takes the open transaction's rows out of the slice. Returns their tables."""
-        rows = self.slice.hold()
-        return {self.maps.captured(int(number)).table for number in rows.events[MAP]}
+    def _take_changed(self) -> frozenset[TableId]:
+        """Takes the rows of a transaction with `_emptied` out of the slice. Returns the tables of all that it had."""
+        numbers = np.unique(self.slice.hold().events[MAP])
+        self._changed |= {self.maps.captured(int(number)).table for number in numbers}
+        return self._changed
 
     def _give_emptied(self, statements: Sequence[EmptiedTable], changed: Collection[TableId] = ()) -> None:
         """Gives which tables the group's earlier statements emptied, before its last one lets its GTID pass.
@@ -585,13 +592,17 @@ class TransactionAssembler:
     def _close(self) -> None:
         self.state.phase = BETWEEN
         self.state.tables = 0
-        self._xid, self._creation, self._emptied, self._bare = "", None, (), None
+        self._xid, self._creation = "", None
+        self._emptied, self._bare, self._changed = (), None, frozenset()
         self._open_unread, self._let_go = [], False
 
     # Messages
 
     def relieve(self) -> None:
-        """Cuts a slice that's full, and also the open rows if they alone fill it; an XA transaction waits."""
+        """Cuts a slice that's full, and also the open rows if they alone fill it; an XA transaction waits.
+
+        Of one that may pass as a statement the rows go.
+        """
         self.cut()
         if not self.slice.full:
             return
@@ -599,6 +610,9 @@ class TransactionAssembler:
             if self._let_go or not self._prepared.has_room(self.slice.open_bytes):
                 self.slice.hold()
                 self._let_go = True
+            return
+        if self._emptied:
+            self._take_changed()
             return
         self._give_creation()
         of = TransactionPart(self._gtid(), self.state.commit_time, self.state.original_time)

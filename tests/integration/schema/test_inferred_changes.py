@@ -13,6 +13,7 @@ from pymysql.err import DataError, OperationalError
 
 from deploy.toolchain.mysql_server import CENTRAL_EUROPE, FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline import metrics as catalogue
+from pipeline.binlog.slice import SliceBound
 from pipeline.config.settings import SnapshotMode
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
@@ -699,6 +700,41 @@ async def test_memory_tables_that_a_restart_of_the_server_empties(
         assert service.status()["stopped"] == {}
         await service.stop()
     tables = [TableId("shop", name) for name in ("t", "u", "w", "x", "y")]
+    assert unequal(server, tmp_path / "journal", *tables) == []
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_memory_tables_that_are_filled_where_they_are_found_empty(
+    mysql_factory: MysqlFactory,
+    mysql56_factory: MysqlFactory,
+    tmp_path: Path,
+    old: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With more rows than a slice has, for which a thousand bytes stand."""
+    monkeypatch.setattr("pipeline.binlog.stream.SliceBound", lambda: SliceBound(bytes=1000))
+    server = mysql56_factory(GTIDS_56) if old else mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop")
+    many = ", ".join(f"({key}, 0)" for key in range(1000))
+    memory = [f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT) ENGINE=MEMORY" for name in ("t", "u", "w")]
+    server.sql(*memory, T.replace(" t ", " filler "), f"INSERT INTO filler VALUES {many}", database="shop")
+    tables = [TableId("shop", name) for name in ("t", "u", "w", "filler")]
+    async with running(pipeline(server, tmp_path, "shop")) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        server.sql(*(f"INSERT INTO {name} VALUES (7, 7)" for name in ("t", "u", "w")), database="shop")
+        server.stop()
+        server.start()
+        server.sql(
+            "INSERT INTO t SELECT * FROM filler",
+            "INSERT INTO u SELECT filler.* FROM filler LEFT JOIN w USING (id)",
+            "INSERT INTO w VALUES (9, 9)",
+            database="shop",
+        )
+        await at_rest(service, server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
     assert unequal(server, tmp_path / "journal", *tables) == []
 
 

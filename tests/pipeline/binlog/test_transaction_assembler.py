@@ -33,6 +33,7 @@ from tests.pipeline.binlog.folding_stream import FoldingStream, frames
 from tests.pipeline.binlog.golden import STORIES, story
 from tests.pipeline.builders import decoded
 
+ORDERS = TableId("shop", "orders")
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
@@ -598,6 +599,49 @@ def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> N
         assert (numbers(slice_), images(slice_)) == (["1"], [])
         assert {name for each in slice_.unread for name in each.databases or ()} == {"shop"}
         assert TableId("shop", "orders") in {table for each in slice_.unread for table in each.tables}
+
+
+BARE = [begin(1), query("DELETE FROM `shop`.`orders`")]
+FRAMED = [begin(1), query("BEGIN"), BARE[1]]
+SMALL = SliceBound(bytes=100)
+
+
+@pytest.mark.parametrize("take", [parsed, folded])
+@pytest.mark.parametrize(
+    ("emptied", "end"), [(BARE, []), (FRAMED, [query("COMMIT")])], ids=["bare", "framed"]
+)
+def test_a_memory_table_that_is_filled_where_it_is_found_empty_has_no_parts(
+    take: Callable[[LogStream, Iterable[bytes]], list[LogMessage]], emptied: list[bytes], end: list[bytes]
+) -> None:
+    """INSERT INTO mem SELECT …, of more rows than a slice has, is the first statement after the restart."""
+    rows, more = [MAP, *[ROW] * 40], transaction(2, MAP, ROW)
+    [statement, slice_] = take(stream("orders", bound=SMALL), [rotate(), *emptied, *rows, *end, *more])
+    assert isinstance(statement, DdlRead)
+    assert (statement.gtid.number, statement.statement) == (1, "DELETE FROM `shop`.`orders`")
+    assert isinstance(slice_, TransactionsRead) and numbers(slice_) == ["2"]
+    assert [each for _, _, each in images(slice_)] == [("orders", "INSERT", [5])]
+    # Its trigger fills another table, whose rows are no longer there when the group ends.
+    others = [table(2, "items"), *[row(2, 1)] * 40, MAP, ROW]
+    [both] = take(stream("orders", "items", bound=SMALL), [rotate(), *emptied, *others, *end, *more])
+    assert isinstance(both, TransactionsRead) and numbers(both) == ["1", "2"]
+    assert [transaction for transaction, _, _ in images(both)] == [1]
+    assert {name for each in both.unread for name in each.tables} == {ORDERS, TableId("shop", "items")}
+
+
+def test_a_statement_after_a_memory_table_that_was_filled_comes_after_its_tables() -> None:
+    log_events = [*BARE, table(2, "items"), *[row(2, 1)] * 40, query("CREATE TABLE t LIKE items")]
+    [advance, statement] = read(stream(bound=SMALL), [rotate(), *log_events])
+    assert isinstance(advance, LogAdvanced) and isinstance(statement, DdlRead)
+    assert {name for each in advance.unread for name in each.tables} == {ORDERS, TableId("shop", "items")}
+
+
+@pytest.mark.parametrize("end", [None, query("COMMIT")], ids=["XID", "COMMIT"])
+def test_rows_in_parts_before_a_table_is_found_empty_keep_their_transaction(end: bytes | None) -> None:
+    log_events = transaction(1, MAP, *[ROW] * 40, BARE[1], *[ROW] * 40, end=end)
+    *parts, slice_ = read(stream("orders", bound=SMALL), [rotate(), *log_events])
+    assert parts and all(isinstance(each, TransactionPartRead) for each in parts)
+    assert isinstance(slice_, TransactionsRead) and numbers(slice_) == ["1"]
+    assert any(each.databases is None or ORDERS in each.tables for each in slice_.unread)
 
 
 @pytest.mark.parametrize("end", [None, query("COMMIT")], ids=["XID", "COMMIT"])
