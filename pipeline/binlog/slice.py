@@ -5,7 +5,7 @@ after the passed ones in them, so a commit moves nothing. `Slice` is the part th
 any more, and any thread can read it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -222,6 +222,39 @@ class HeldRows(NamedTuple):
     body: Bytes
     events: NDArray[np.int64]
 
+    def fills(self, most_bytes: int, most_cells: int) -> bool:
+        """Returns whether a slice is full with them."""
+        return len(self.body) >= most_bytes or int(self.events[CELLS].sum()) >= most_cells
+
+    def pieces(self, most_bytes: int, most_cells: int) -> Iterator["HeldRows"]:
+        """Returns them in their order, in pieces each of which but the last just fills a slice."""
+        first = 0
+        while first < self.events.shape[1]:
+            rest = self.events[:, first:]
+            begin = int(self.events[END, first - 1]) if first else 0
+            in_bytes = np.searchsorted(rest[END] - begin, most_bytes)
+            in_cells = np.searchsorted(np.cumsum(rest[CELLS]), most_cells)
+            last = first + 1 + int(min(in_bytes, in_cells))
+            yield self._piece(begin, self.events[:, first:last].copy())
+            first = last
+
+    def _piece(self, begin: int, events: NDArray[np.int64]) -> "HeldRows":
+        """Returns these of its events, whose bodies begin there, with the text of the statement that they continue."""
+        text = int(events[STATEMENT, 0])
+        bodies = self.body[begin : int(events[END, -1])]
+        kept = _text_at(self.body, text) if 0 <= text < begin else self.body[:0]
+        events[START] += len(kept) - begin
+        events[END] += len(kept) - begin
+        told, before = events[STATEMENT] >= 0, events[STATEMENT] < begin
+        events[STATEMENT] += np.where(told, np.where(before, -events[STATEMENT], len(kept) - begin), 0)
+        return HeldRows(np.concatenate([kept, bodies]), events)
+
+
+def _text_at(body: Bytes, start: int) -> Bytes:
+    """A statement's text that begins there, with its length before it."""
+    begin = start + TEXT_LENGTH
+    return body[start : begin + int.from_bytes(body[start:begin].tobytes(), "little")]
+
 
 class SliceBuilder:
     """The slice in the making, which is `state` and `rows`."""
@@ -358,11 +391,8 @@ class SliceBuilder:
         return part
 
     def _statement(self) -> bytes | None:
-        start, body = self._state.statement, self.rows.body
-        if start < 0:
-            return None
-        begin = start + TEXT_LENGTH
-        return body[begin : begin + int.from_bytes(body[start:begin].tobytes(), "little")].tobytes()
+        start = self._state.statement
+        return None if start < 0 else _text_at(self.rows.body, start)[TEXT_LENGTH:].tobytes()
 
     def _cut(self, of: WholeTransactions | TransactionPart) -> Slice:
         state = self._state

@@ -21,6 +21,8 @@ much later or not at all. Before the second one no reader of the source sees the
 ever will. So nothing of the first passes before the second comes. Then both pass together, and the rows belong to the
 second, because a snapshot whose low watermark has only the first didn't see them. Until then the position has a gap, so
 that after a restart the server sends the prepared transaction again. The rows wait here, so there's a limit for them.
+If they are more than a slice has, they come in parts of the second one. It passes with the last of them, and the first
+one after it in the same slice.
 Where they don't wait, the first part passes, and the second one has its tables read again. The same holds if the log
 has statements in place of rows.
 
@@ -61,6 +63,7 @@ from pipeline.binlog.log_position import LogPosition
 from pipeline.binlog.logged_gtids import LoggedGtids
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import (
+    HeldRows,
     Slice,
     SliceBound,
     SliceBuilder,
@@ -500,11 +503,20 @@ class TransactionAssembler:
 
     def _commit_prepared(self, xid: str) -> None:
         if not self._passed_before:
+            bounds, waiting = (self.state.most_bytes, self.state.most_cells), self._prepared.rows(xid)
+            in_parts = waiting is not None and waiting.fills(*bounds)
+            if in_parts:
+                self.cut()  # while it's noted that this one waits
             match self._prepared.take(xid):
                 case Prepared(transaction, rows=rows, maps=maps):
-                    self._add_passed(transaction)
                     numbers = {each.number: self.maps.number_of(each) for each in maps}
                     rows.events[MAP] = [numbers[number] for number in rows.events[MAP].tolist()]
+                    if in_parts:
+                        self._add_in_parts(rows.pieces(*bounds))
+                        self._take_commit()
+                        self._add_passed(transaction)
+                        return
+                    self._add_passed(transaction)
                     self.slice.add_held(rows)
                 case XaPrepared(tables=tables, databases=databases):
                     why = _LET_GO.format(xid=xid)
@@ -514,6 +526,13 @@ class TransactionAssembler:
                 case None:
                     self._add_unread(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
         self._take_commit()
+
+    def _add_in_parts(self, pieces: Iterable[HeldRows]) -> None:
+        """Gives all but the last of these pieces as parts of the open transaction, which gets the last one."""
+        for piece in pieces:
+            if self.slice.open_bytes:
+                self._give_part()
+            self.slice.add_held(piece)
 
     def _roll_back_prepared(self, xid: str) -> None:
         if not self._passed_before:
@@ -615,6 +634,9 @@ class TransactionAssembler:
             self._take_changed()
             return
         self._give_creation()
+        self._give_part()
+
+    def _give_part(self) -> None:
         of = TransactionPart(self._gtid(), self.state.commit_time, self.state.original_time)
         part = self.slice.cut_part(of)
         if not self._passed_before:

@@ -43,6 +43,11 @@ class PreparedTransactions:
         noted = self._noted.pop(xid, None)
         return self._waiting.pop(xid, noted)
 
+    def rows(self, xid: str) -> HeldRows | None:
+        """Returns the rows of one whose rows wait."""
+        waiting = self._waiting.get(xid)
+        return None if waiting is None else waiting.rows
+
     @property
     def noted(self) -> tuple[XaPrepared, ...]:
         """All of them."""

@@ -174,6 +174,29 @@ async def test_one_with_more_rows_than_may_wait(
     assert begun_anew(settings) == {"t"}
 
 
+async def test_one_with_more_rows_than_a_slice_has(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come in parts at its commit, also in another run than before."""
+    monkeypatch.setattr("pipeline.binlog.stream.SliceBound", lambda: SliceBound(bytes=1000))
+    settings = captured(server, tmp_path)
+    rows = ", ".join(f"({key}, 0)" for key in range(10, 600))
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        prepare(server, "ours", f"INSERT INTO d.t VALUES {rows}")
+        server.sql("INSERT INTO d.u VALUES (2, 0)", "XA COMMIT 'ours'")
+        await equal(service, server, settings)
+        waiting = prepare(server, "later", "DELETE FROM d.t WHERE id > 50", "UPDATE d.t SET v = 1")
+        server.sql("INSERT INTO d.u VALUES (3, 0)")
+        await service.until(lambda: GtidSet.parse(server.executed()) - waiting <= sealed(service), "it waits")
+        await service.drop()
+    async with running(settings) as service:
+        server.sql("XA COMMIT 'later'")
+        await equal(service, server, settings)
+        await service.stop()
+    assert begun_anew(settings) == set()
+
+
 async def test_what_an_old_server_commits_behind_its_crash_is_not_in_its_log(
     mysql56_factory: MysqlFactory, tmp_path: Path
 ) -> None:

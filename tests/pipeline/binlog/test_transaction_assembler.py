@@ -304,6 +304,35 @@ def test_an_xa_transaction_with_more_rows_than_may_wait_has_its_tables_read_anew
     assert [each.tables for each in slice_.unread] == [frozenset({TableId("shop", "orders")})]
 
 
+@pytest.mark.parametrize("take", [parsed, folded])
+def test_an_xa_transaction_with_more_rows_than_a_slice_has_comes_in_parts_of_its_commit(
+    take: Callable[[LogStream, Iterable[bytes]], list[LogMessage]],
+) -> None:
+    """What passed before it is passed while it is noted that this one waits."""
+    log = FoldingStream(everything, anywhere, SliceBound(bytes=200, held=10_000), keeps_statements=True)
+    texts = [made(Code.ROWS_QUERY, b"\0" + b"INSERT %d" % n) for n in range(2)]
+    rows = [texts[0], *(row(1, n) for n in range(25)), texts[1], *(row(1, n) for n in range(25, 40))]
+    assert not [
+        each for each in take(log, [rotate(), *prepared(1, *rows)]) if not isinstance(each, LogAdvanced)
+    ]
+    first, *parts, slice_ = take(log, [*transaction(2, MAP, ROW), *committed(3), *transaction(4)])
+    assert isinstance(first, TransactionsRead) and isinstance(slice_, TransactionsRead)
+    assert (numbers(first), [each.xid for each in first.prepared]) == (["2"], [XA])
+    assert len(parts) > 2 and all(isinstance(each, TransactionPartRead) for each in parts)
+    assert {each.gtid.number for each in parts if isinstance(each, TransactionPartRead)} == {3}
+    assert (numbers(slice_), slice_.prepared, slice_.unread) == (["3", "1", "4"], (), ())
+    found = []
+    for message in (*parts, slice_):
+        assert isinstance(message, TransactionPartRead | TransactionsRead)
+        (of_orders,) = decoded(message.tables)
+        assert of_orders.images["transaction"].to_pylist() == [0] * len(of_orders.images)
+        said = [source["query"] for source in of_orders.images["source"].to_pylist()]
+        found += list(
+            zip(of_orders.rows["0"].to_pylist(), of_orders.images["ordinal"].to_pylist(), said, strict=True)
+        )
+    assert found == [(n, n, "INSERT 0" if n < 25 else "INSERT 1") for n in range(40)]
+
+
 @pytest.mark.parametrize(
     ("updated", "databases"), [("shop", frozenset({"shop"})), (None, None)], ids=["said", "not said"]
 )
