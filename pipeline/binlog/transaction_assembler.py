@@ -208,11 +208,11 @@ class TransactionAssembler:
     def _in_bare_group(self, event: Event) -> bool:
         """Whether the event belongs to the group in which MEMORY tables were emptied.
 
-        MySQL 5.6 logs all that one statement found empty, and a CREATE of that statement, after one GTID.
+        MySQL 5.6 logs all that one statement found empty, and a CREATE or LOAD DATA of that statement, after one GTID.
         """
         if isinstance(event, Query):
             return not self._names.by_coordinates
-        return isinstance(event, TableMapped | RowsChanged | RowsStatement | Skipped)
+        return isinstance(event, TableMapped | RowsChanged | RowsStatement | StatementLoaded | Skipped)
 
     def _take_in(self, event: Event) -> None:
         match event:

@@ -738,6 +738,31 @@ async def test_memory_tables_that_are_filled_where_they_are_found_empty(
     assert unequal(server, tmp_path / "journal", *tables) == []
 
 
+async def test_a_load_data_that_finds_a_memory_table_empty(
+    mysql56_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """MySQL 5.6 logs both without a BEGIN, in a session that logs statements."""
+    server = mysql56_factory(GTIDS_56)
+    server.sql("CREATE DATABASE shop")
+    server.sql(
+        f"{T} ENGINE=MEMORY", ROWS, T.replace(" t ", " u "), "INSERT INTO u VALUES (1, 1)", database="shop"
+    )
+    (tmp_path / "rows").write_text("8\n9\n")
+    async with running(pipeline(server, tmp_path, "shop")) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        server.stop()
+        server.start()
+        load = f"LOAD DATA INFILE '{tmp_path / 'rows'}' INTO TABLE t (id)"
+        server.sql(BY_STATEMENT, load, "INSERT INTO t VALUES (10, 1)", database="shop")
+        server.sql("INSERT INTO u VALUES (2, 2)", database="shop")
+        await at_rest(service, server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", *(TableId("shop", name) for name in ("t", "u"))) == []
+
+
 @pytest.mark.parametrize(
     ("old", "charset", "name"),
     [(True, "latin1", "té"), (True, "gbk", "t表"), (True, "sjis", "表"), (False, "gbk", "t表")],

@@ -657,6 +657,21 @@ def test_a_memory_table_that_is_filled_where_it_is_found_empty_has_no_parts(
     assert {name for each in both.unread for name in each.tables} == {ORDERS, TableId("shop", "items")}
 
 
+@pytest.mark.parametrize("updated", ["shop", None, "other"])
+def test_a_load_data_that_finds_a_memory_table_empty_is_of_its_group(updated: str | None) -> None:
+    """MySQL 5.6 logs it bare, too, in a session that logs statements."""
+    log = LogStream(everything, lambda name: name == "shop")
+    said = read(log, [rotate(), *BARE, loaded(updated), *transaction(2, MAP, ROW)])
+    if updated == "other":
+        [statement, slice_] = said
+        assert isinstance(statement, DdlRead) and numbers(slice_) == ["2"]
+        return
+    [slice_] = said
+    assert isinstance(slice_, TransactionsRead) and numbers(slice_) == ["1", "2"]
+    assert ORDERS in {name for each in slice_.unread for name in each.tables}
+    assert (None if updated is None else frozenset({updated})) in [each.databases for each in slice_.unread]
+
+
 def test_a_statement_after_a_memory_table_that_was_filled_comes_after_its_tables() -> None:
     log_events = [*BARE, table(2, "items"), *[row(2, 1)] * 40, query("CREATE TABLE t LIKE items")]
     [advance, statement] = read(stream(bound=SMALL), [rotate(), *log_events])
