@@ -121,10 +121,12 @@ class Consumers:
 
     def all(self) -> dict[str, Consumer]:
         """All of them, by name. Raises ConsumerDamaged where one can't be read."""
-        files = sorted(self._files.listed(CONSUMERS))
-        names = (file.removesuffix(JSON_SUFFIX) for file in files if file.endswith(JSON_SUFFIX))
-        found = {name: self.known(name) for name in names}
+        found = {name: self.known(name) for name in self._names()}
         return {name: consumer for name, consumer in found.items() if consumer is not None}
+
+    def _names(self) -> list[str]:
+        files = sorted(self._files.listed(CONSUMERS))
+        return [file.removesuffix(JSON_SUFFIX) for file in files if file.endswith(JSON_SUFFIX)]
 
     def known(self, name: str) -> Consumer | None:
         """Returns a consumer; None if there is none, or it was forgotten meanwhile. Raises as `all` does."""
@@ -165,7 +167,8 @@ class Consumers:
         """
         if f"{name}{JSON_SUFFIX}" not in self._files.listed(CONSUMERS):
             self._forgotten(name)
-            known = ", ".join(sorted(self.all())) or "none"
+            # By their files' names, since another one's file may be damaged.
+            known = ", ".join(self._names()) or "none"
             raise Definite(
                 f"{name!r} isn't a consumer of the journal in {self._files.shown}; there are: {known}"
             )

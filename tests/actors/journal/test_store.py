@@ -224,6 +224,15 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     store.close()
 
 
+@pytest.mark.parametrize("name", ["sprak", "lake"])
+def test_no_consumer_is_forgotten_in_place_of_a_damaged_one(store: JournalStore, name: str) -> None:
+    store.consumers.record_progress("spark", 0)
+    (store.directory / CONSUMERS / "spark.json").write_text("{")
+    with pytest.raises(Definite, match=f"'{name}' isn't a consumer .*; there are: spark"):
+        store.forget_consumer(name)
+    assert [path.name for path in (store.directory / CONSUMERS).iterdir()] == ["spark.json"]
+
+
 def test_a_lake_whose_file_is_damaged_may_have_lost_each_scan(store: JournalStore) -> None:
     """It is forgotten, and returns. Nothing says any more what it lacks."""
     damaged = store.directory / CONSUMERS / "lake.json"
