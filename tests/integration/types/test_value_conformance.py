@@ -42,7 +42,7 @@ from deploy.toolchain.mysql_server import (
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified, TableStopped, TransactionPartVerified
-from pipeline.messages.row_images import ImageKind
+from pipeline.messages.row_images import ImageKind, images_with
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -173,9 +173,13 @@ def images_of(changes: list[FromVerifier], table: TableId) -> list[Image]:
             if part.schema.table != table:
                 continue
             columns = {name: plain(part.rows.column(name)) for name in part.rows.schema.names}
-            for i, image in enumerate(part.images.to_pylist()):
+            given = [images_with(part.images.column("absent"), at) for at in range(len(part.schema.columns))]
+            for i, kind in enumerate(part.images.column("kind").to_pylist()):
                 row = {name: values[i] for name, values in columns.items()}
-                found.append(Image(ImageKind(image["kind"]), row, frozenset(image["absent"] or ())))
+                absent = {
+                    each.name for each, has in zip(part.schema.columns, given, strict=True) if not has[i]
+                }
+                found.append(Image(ImageKind(kind), row, frozenset(absent)))
     return found
 
 
