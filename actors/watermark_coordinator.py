@@ -48,6 +48,7 @@ from pipeline.messages.chunks import (
 )
 from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournalWriter, ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, Full
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.key_protection import conceal_keys
@@ -82,13 +83,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         *,
         has_lake: bool = True,
         protection: Protection = UNPROTECTED,
+        captured: TableFilter = ALL_TABLES,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._ports = ports
         self._state, self._first_orders = coordinator.start(
             checkpoint, limits, mode, snapshot_mode, unread, has_lake=has_lake, protection=protection
         )
-        self._measured = SnapshotMetrics(metrics, self._state)
+        self._measured = SnapshotMetrics(metrics, self._state, captured)
 
     async def begin(self) -> None:
         """Give the orders that follow from the start."""

@@ -192,12 +192,12 @@ TABLE_RESTARTS = Counter(
 )
 TABLE_STOPPED = Gauge(
     "tidemark_table_stopped_state",
-    "1 when the table is stopped. Part is capture or lake.",
+    "1 when the table is stopped. Part is capture or lake. Capture leaves out what the configuration leaves out.",
     ("table", "part"),
 )
 STOPPED_TABLES = Gauge(
     "tidemark_stopped_tables",
-    "Stopped tables. Part is capture, lake, or kafka, which counts topics that are set aside.",
+    "Stopped tables that the configuration captures. Part is capture, lake, or kafka (topics that are set aside).",
     ("part",),
 )
 PAUSED = Gauge("tidemark_reading_paused_state", "1 while the coordinator keeps the binlog reader paused.")

@@ -259,6 +259,7 @@ class Assembly:
             unread,
             has_lake=settings.lake is not None,
             protection=settings.protection,
+            captured=settings.tables,
         )
         selector = ChunkSelector(
             self.mailboxes[Name.CHUNK_SELECTOR],

@@ -15,6 +15,7 @@ from pipeline.coordinator import recapture, reselect
 from pipeline.coordinator.state import Order, SourceAtLimit, State
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk, ScanRead
 from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -36,10 +37,15 @@ log = structlog.get_logger()
 
 
 class SnapshotMetrics:
-    """Derives the metrics from the coordinator's messages, and from its state before and after each."""
+    """Derives the metrics from the coordinator's messages, and from its state before and after each.
 
-    def __init__(self, metrics: Metrics, state: State) -> None:
+    `captured`: the tables that the configuration captures. Others have stopped because it leaves them out, and aren't
+    counted.
+    """
+
+    def __init__(self, metrics: Metrics, state: State, captured: TableFilter) -> None:
         self._metrics = metrics
+        self._captured = captured
         # When the chunk of each open window was ordered, and when it came (s, monotonic).
         self._ordered: dict[ChunkId, float] = {}
         self._came: dict[ChunkId, float] = {}
@@ -116,7 +122,7 @@ class SnapshotMetrics:
 
     @contain_errors
     def _report_stopped(self, checkpoint: Checkpoint) -> None:
-        stopped = checkpoint.stopped
+        stopped = [table for table in checkpoint.stopped if self._captured.match(table)]
         self._metrics.set(catalogue.STOPPED_TABLES, len(stopped), part="capture")
         # A table that was recaptured since the previous coordinator reported it is no longer among them.
         told: dict[tuple[str, ...], float] = {(str(table), "capture"): 1 for table in stopped}

@@ -17,9 +17,21 @@ from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceOv
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.journal import JournalFull, JournalHasSpace
 from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import WHOLE_TABLE
-from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
+from tests.pipeline.builders import (
+    ITEMS,
+    LIMITS,
+    ORDERS,
+    altered,
+    execute,
+    gtids,
+    place,
+    planned,
+    read,
+    statement,
+)
 
 TABLE = {"table": str(ORDERS.table)}
 
@@ -33,7 +45,7 @@ def outlet(receiver: ActorName) -> Sender[ToChunkSelector]:
 class House:
     """A coordinator of chunks of two rows, and the ways to the selector and to the reader."""
 
-    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+    def __init__(self, checkpoint: Checkpoint | None = None, captured: TableFilter = ALL_TABLES) -> None:
         self.metrics = Metrics()
         self.orders, self.reader = outlet(ActorName.CHUNK_SELECTOR), outlet(ActorName.BINLOG_READER)
         checkpoint = checkpoint or Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
@@ -44,7 +56,7 @@ class House:
         )
         mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.coordinator = WatermarkCoordinator(
-            mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), ports
+            mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), ports, captured=captured
         )
 
     async def first_chunk(self) -> ReadChunk:
@@ -131,6 +143,15 @@ async def test_tables_that_have_stopped_are_counted_also_after_a_start() -> None
     for each in (house, again):
         assert each.metrics.value(catalogue.STOPPED_TABLES, part="capture") == 1
         assert each.metrics.value(catalogue.TABLE_STOPPED, part="capture", **TABLE) == 1
+
+
+async def test_a_table_that_the_configuration_leaves_out_does_not_count_as_stopped() -> None:
+    stopped = {ORDERS.table: "it was left out", ITEMS.table: "its rows can't be decoded"}
+    house = House(Checkpoint(gtids("a:1-5"), stopped=stopped), TableFilter((r"shop\.items",)))
+    assert house.metrics.value(catalogue.STOPPED_TABLES, part="capture") == 1
+    assert house.metrics.value(catalogue.TABLE_STOPPED, part="capture", table=str(ITEMS.table)) == 1
+    assert not house.metrics.value(catalogue.TABLE_STOPPED, part="capture", **TABLE)
+    assert set(house.coordinator.status()["stopped"]) == {str(ORDERS.table), str(ITEMS.table)}
 
 
 async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:

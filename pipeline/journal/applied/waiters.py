@@ -17,6 +17,10 @@ come, however many there are.
 **What can't come.** A table that isn't captured, that the source doesn't have, or that was stopped, never gets the
 change. A transaction that the source hasn't executed may have been made up. If the source is a replica, it may still
 receive the transaction, so the waiter waits. A server without GTIDs has no names for transactions.
+
+**All tables** are those that the configuration captures. One that it leaves out has stopped, and only who names it is
+refused. So a stopped table that somebody doesn't want any more, or that the source doesn't have any more, refuses no
+other waiter once the configuration leaves it out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -97,6 +101,7 @@ class Waiters:
     def __init__(self, captured: TableFilter) -> None:
         self._captured = lru_cache(maxsize=4096)(captured.match)
         self._journal: JournalProgress | None = None
+        self._left_out: frozenset[TableId] = frozenset()
         self._filling: dict[TableId, _Generation] = {}
         self._progress: dict[Through, ConsumerProgress] = {}
         self._executed = GtidSet()
@@ -144,6 +149,7 @@ class Waiters:
     def journal_progressed(self, progress: JournalProgress) -> list[tuple[int, Answer]]:
         """The answers that follow from a newly sealed segment."""
         self._filling = self._generations(progress)
+        self._left_out = self._stopped_by_configuration(progress)
         self._journal = progress
         unbegun, self._unbegun = self._unbegun, set()
         return self._answer_woken([*unbegun, *self._wake(Through.JOURNAL, progress)])
@@ -189,6 +195,13 @@ class Waiters:
             if table in began and began[table].since == known.since:
                 began[table] = known
         return began
+
+    def _stopped_by_configuration(self, progress: JournalProgress) -> frozenset[TableId]:
+        """The stopped tables that the configuration leaves out."""
+        before, stopped = self._journal, progress.checkpoint.stopped
+        if before is not None and before.checkpoint.stopped is stopped:
+            return self._left_out
+        return frozenset(table for table in stopped if not self._captured(table))
 
     def _wake(self, through: Through, progress: ConsumerProgress) -> list[int]:
         """The waiters for what has come with this progress, which wait for nothing now."""
@@ -249,7 +262,7 @@ class Waiters:
             waiting.scn = journal.whole.scn
         tables = query.tables
         if tables is None:
-            tables = frozenset(journal.checkpoint.schemas)
+            tables = frozenset(journal.checkpoint.schemas.keys() - self._left_out)
         elif absent := sorted(tables - journal.checkpoint.schemas.keys()):
             return NeverApplied(f"the source has no table {absent[0]}, as of the last sealed segment")
         if query.through is Through.JOURNAL:
@@ -264,7 +277,7 @@ class Waiters:
             if not self._captured(table):
                 return f"{table} isn't captured: `tables` in the configuration leaves it out"
         stopped = journal.checkpoint.stopped
-        for table in sorted(stopped if query.tables is None else query.tables):
+        for table in sorted(stopped.keys() - self._left_out if query.tables is None else query.tables):
             if table in stopped:
                 return _stop_reason(query, table, stopped[table])
         return None

@@ -209,6 +209,25 @@ def test_what_a_consumer_leaves_out_is_refused_if_it_is_named_and_else_left_out(
     assert set(told.read_at) == {ITEMS.table}
 
 
+@pytest.mark.parametrize("through", [LAKE, JOURNAL])
+def test_a_table_that_the_configuration_leaves_out_keeps_nobody_waiting_who_does_not_name_it(
+    through: Through,
+) -> None:
+    """It has stopped, and its part of the lake lacks what came since."""
+    left_out = TableId("old", "orders")
+    lacking = {left_out: TableProgress(at(5, "a:1-9"), lacks="it begins again")}
+    made = waiters(
+        sealed(5, "a:1-9", schemas={**TABLES, left_out: ORDERS}, stopped={left_out: "it was left out"}),
+        replace(delivered(5, "a:1-9"), tables=lacking),
+    )
+    told = made.ask(1, query("a:1", through))
+    assert isinstance(told, Applied)
+    assert left_out not in told.read_at
+    refused = made.ask(2, query("a:1", through, left_out))
+    assert isinstance(refused, NeverApplied)
+    assert refused.reason.startswith("old.orders isn't captured")
+
+
 def test_a_table_that_stops_in_the_lake_meanwhile_refuses_those_who_wait_for_it() -> None:
     made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
     assert made.ask(1, query("a:9", LAKE, ORDERS.table)) is None
