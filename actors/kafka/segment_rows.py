@@ -5,10 +5,11 @@ tables of a source transaction that may be split are. So a number of its rows sa
 a topic at the next start.
 
 A chunk of a first snapshot has no SCN in its file. The segment's entry has it, and so the chunk's place among the
-table's changes.
+table's changes. The rows files of one version have their chunks in the order of the stream. Those of several versions
+come in any order.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
@@ -130,7 +131,7 @@ class SegmentRows:
     def _scns(self, entry: Entry, file: File) -> NDArray[np.int64]:
         if file.kind is FileKind.ROWS:
             # All rows files of a table come together; which of them has a chunk doesn't matter here.
-            own = [each for each in entry.files if each.kind is FileKind.ROWS and each.table == file.table]
+            own = _rows_files(entry, file.table)
             chunks = self._first_chunks(entry, file.table) if file is own[0] else []
             return np.repeat([scn_of(entry, c) for c in chunks], [c.rows for c in chunks]).astype(np.int64)
         with self._opened(entry, file) as parquet:
@@ -141,7 +142,10 @@ class SegmentRows:
     def _of_table(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         """Returns the changes of a table, with its chunks between them."""
         chunks = deque((scn_of(entry, chunk), chunk) for chunk in self._first_chunks(entry, table))
-        read = ChunkRows(self._rows_batches(entry, table))
+        read = {
+            version: ChunkRows(self._rows_batches(entry, table, version))
+            for version in {chunk.version for _, chunk in chunks}
+        }
         for part in self._changes(entry, table):
             rest = part.rows
             scns = np.asarray(rest.column("__scn"))
@@ -151,10 +155,10 @@ class SegmentRows:
                 if before:
                     yield TableRows(part.schema, rest.slice(0, before))
                 rest, scns = rest.slice(before), scns[before:]
-                yield from read.rows(chunk, scn)
+                yield from read[chunk.version].rows(chunk, scn)
             yield TableRows(part.schema, rest)
         for scn, chunk in chunks:
-            yield from read.rows(chunk, scn)
+            yield from read[chunk.version].rows(chunk, scn)
 
     def _changes(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         """Returns the changes of a table. Its columns may be again what they were: then a file has rows from before and
@@ -175,26 +179,31 @@ class SegmentRows:
                 for rows in whole_batches(self._batches(parquet, _together(parquet))):
                     yield TableRows(entry.schemas[file.version], rows)
 
-    def _rows_batches(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
-        for file in entry.files:
-            if file.table == table and file.kind is FileKind.ROWS:
+    def _rows_batches(self, entry: Entry, table: TableId, version: str | None) -> Iterator[TableRows]:
+        for file in _rows_files(entry, table):
+            if version is None or file.version == version:
                 with self._opened(entry, file) as parquet:
                     for batch in self._batches(parquet, _together(parquet)):
                         yield TableRows(entry.schemas[file.version], batch)
 
     def _first_chunks(self, entry: Entry, table: TableId) -> list[SealedChunk]:
         """Returns the chunks of a table that are in its rows files, in their order."""
-        kinds = {file.kind for file in entry.files if file.table == table}
-        if FileKind.ROWS not in kinds:
+        files = _rows_files(entry, table)
+        if not files:
             return []
         chunks = [each for each in entry.chunks if each.chunk.table == table]
-        rows = sum(file.rows for file in entry.files if file.table == table and file.kind is FileKind.ROWS)
-        if sum(chunk.rows for chunk in chunks) != rows:
+        named = [each for each in chunks if each.version is not None]
+        rows = Counter[str | None]()
+        for file in files:
+            rows[file.version if named else None] += file.rows
+        if named:
+            chunks = named
+        elif _rows_of(chunks) != rows:
             among_changes = self._chunks_among_changes(entry, table)
             chunks = [each for each in chunks if str(each.chunk) not in among_changes]
-        if sum(chunk.rows for chunk in chunks) != rows:
+        if _rows_of(chunks) != rows:
             raise InvariantBroken(
-                f"segment {entry.segment} has {rows} rows of chunks of {table}, and names others"
+                f"segment {entry.segment} has {rows.total()} rows of chunks of {table}, and names others"
             )
         return chunks
 
@@ -217,6 +226,18 @@ class SegmentRows:
     def _opened(self, entry: Entry, file: File) -> pq.ParquetFile:
         filesystem = self._journal.files.filesystem
         return pq.ParquetFile(filesystem.open_input_file(self._journal.file(entry.segment, file.path)))
+
+
+def _rows_files(entry: Entry, table: TableId) -> list[File]:
+    return [each for each in entry.files if each.table == table and each.kind is FileKind.ROWS]
+
+
+def _rows_of(chunks: Iterable[SealedChunk]) -> Counter[str | None]:
+    """Returns how many rows the chunks of each version have."""
+    found = Counter[str | None]()
+    for chunk in chunks:
+        found[chunk.version] += chunk.rows
+    return found
 
 
 def _together(parquet: pq.ParquetFile) -> int:

@@ -44,6 +44,8 @@ class SealedChunk:
     """A chunk whose rows, except superseded ones, are in the segment. Chunks of verifications have none.
 
     They come after the changes through `scn`, where the log is `at`. Both are None in entries of earlier versions.
+    `version`: that of the rows file that has the rows; None if a changes file has them, or in entries of earlier
+    versions.
     """
 
     chunk: ChunkId
@@ -52,6 +54,7 @@ class SealedChunk:
     rows: int
     scn: int | None = None
     at: Coordinates | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,7 @@ def _chunk_to_json(sealed: SealedChunk) -> dict[str, Any]:
         "rows": sealed.rows,
         "scn": sealed.scn,
         "at": sealed.at and {"file": sealed.at.file, "offset": sealed.at.offset},
+        "version": sealed.version,
     }
 
 
@@ -188,6 +189,7 @@ def _chunk_from_json(value: dict[str, Any]) -> SealedChunk:
         rows=value["rows"],
         scn=value.get("scn"),
         at=at and Coordinates(at["file"], at["offset"]),
+        version=value.get("version"),
     )
 
 

@@ -290,7 +290,7 @@ def seal(
         transactions=sum(map(len, slices.values())),
         commit_times=_commit_times([run.commit_time for run in slices.values() if len(run)]),
         chunks=tuple(
-            SealedChunk(part.chunk, part.low, part.high, len(part.rows), part.scn, part.at)
+            _sealed_chunk(part, protection)
             for part in parts
             if isinstance(part, ChunkPart) and not part.verifies
         ),
@@ -303,6 +303,11 @@ def seal(
         resumed=() if before is None else tuple(sorted(resumed_tables(before, checkpoint))),
         position_stays=before is not None and before.position == checkpoint.position,
     )
+
+
+def _sealed_chunk(part: ChunkPart, protection: Protection) -> SealedChunk:
+    version = protection.stored(part.schema).version if part.first else None
+    return SealedChunk(part.chunk, part.low, part.high, len(part.rows), part.scn, part.at, version)
 
 
 def _protected_tables(checkpoint: Checkpoint, protection: Protection) -> dict[TableId, ProtectedTable]:

@@ -5,6 +5,7 @@ first snapshot come at their places among the changes.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.journal.change_rows import chunk_changes
-from pipeline.journal.entry import Entry, SealedChunk
+from pipeline.journal.entry import Entry, FileKind, SealedChunk
 from pipeline.kafka import portions
 from pipeline.kafka.debezium.changed_rows import BEFORE, CREATE, DELETE, LETTERS, UPDATE, whole_rows
 from pipeline.kafka.portions import Portion
@@ -163,6 +164,20 @@ class ChunkRows:
             self._rest = TableRows(part.schema, rest) if rest.num_rows else None
             count -= taken.num_rows
             yield TableRows(part.schema, chunk_changes(taken, chunk.chunk, scn, 0, chunk.at))
+
+
+def unplaced_tables(entry: Entry) -> frozenset[TableId]:
+    """Returns the tables whose chunks of a first snapshot have no known places among the table's changes.
+
+    An entry of an earlier version doesn't say which rows file has a chunk. It matters if they are of several versions.
+    """
+    versions = Counter(
+        table
+        for table, _ in {(file.table, file.version) for file in entry.files if file.kind is FileKind.ROWS}
+    )
+    changed = {file.table for file in entry.files if file.kind is FileKind.CHANGES}
+    placed = {chunk.chunk.table for chunk in entry.chunks if chunk.version is not None}
+    return frozenset(table for table in changed - placed if versions[table] > 1)
 
 
 def by_sharing(entry: Entry, sharing: Sharing) -> Iterable[list[TableId]]:

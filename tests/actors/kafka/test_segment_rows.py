@@ -1,13 +1,15 @@
 """The rows of a segment, with the chunks of first snapshots at their places among the changes."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
@@ -21,9 +23,9 @@ from pipeline.journal.entry import Entry
 from pipeline.kafka import rows_in_step
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.portions import Capacity, Portion, statements_of
-from pipeline.kafka.rows_in_step import Sharing, TableRows, all_in_step
+from pipeline.kafka.rows_in_step import Sharing, TableRows, all_in_step, unplaced_tables
 from pipeline.kafka.state import AllTopicsBut
-from pipeline.messages.journal import Append, ChunkPart, StatementPart
+from pipeline.messages.journal import Append, ChangePart, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -170,6 +172,96 @@ def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
     for order in (portions, [Portion(1, 50, 15)]):
         read = [row for portion in order for each in rows.rows(entry, portion, sharing) for row in ids(each)]
         assert read == [10 * n + i for n in range(5) for i in range(3)]
+
+
+@dataclass(frozen=True)
+class Content:
+    """A part of a segment: changes ("c"), a chunk of a first snapshot ("f") or of a later one ("r")."""
+
+    kind: str
+    version: int
+    rows: int = 3
+
+    def part(self, number: int) -> ChangePart | ChunkPart:
+        """The n-th one of the segment."""
+        schema = VERSIONS[self.version]
+        changes = part(number, 0, self.rows, schema)
+        if self.kind == "c":
+            return changes
+        first, scn = self.kind == "f", changes.first_scn
+        rows, of = changes.changes.rows, ChunkId("s", schema.table, number)
+        return ChunkPart(of, schema, rows, position(0), HIGH, scn, first=first)
+
+    def expected(self, number: int) -> list[tuple[str, int, int]]:
+        """What its rows are as messages."""
+        op = "c" if self.kind == "c" else "r"
+        return [(op, 10 * number + 1, 10 * number + i) for i in range(self.rows)]
+
+
+VERSIONS = [
+    replace(ITEMS, columns=(Column("id", type_, nullable=False),))
+    for type_ in (Integer(8, unsigned=False), Integer(8, unsigned=True), Integer(4, unsigned=False))
+]
+contents = st.builds(Content, st.sampled_from("cfr"), st.integers(0, 2), st.integers(0, 4))
+
+
+def sealed_with_early_files(
+    store: JournalStore, of: Sequence[Content], early: Collection[tuple[int, str]], at: int
+) -> Entry:
+    """The next segment. Before its part `at` came, the files of these versions and kinds were written."""
+    segment = store.last_segment() + 1
+    parts = [each.part(number) for number, each in enumerate(of)]
+    ahead = [number for number in range(at) if (of[number].version, of[number].kind) in early]
+    files = store.write(segment, journal.segment_tables(segment, [parts[number] for number in ahead]))
+    rest = [part for number, part in enumerate(parts) if number not in ahead]
+    files += store.write(segment, journal.segment_tables(segment, rest), len(files))
+    sealed = Append(tuple(parts), Checkpoint(position(0), scn=100, schemas={ITEMS.table: ITEMS}))
+    store.publish(journal.seal(segment, [sealed], files, None, 0))
+    return store.entry(segment)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(contents.filter(lambda each: each.rows > 0 or each.kind != "c"), min_size=1, max_size=8),
+    st.sets(st.tuples(st.integers(0, 2), st.sampled_from("cfr"))),
+    st.integers(0, 8),
+    st.sampled_from([2, 20_000]),
+)
+@example([Content("f", 0), Content("c", 1), Content("f", 1)], {(1, "f")}, 3, 20_000)
+@example([Content("f", 0), Content("c", 1), Content("f", 1), Content("c", 0), Content("f", 0)], set(), 0, 2)
+def test_chunks_of_several_versions_come_at_their_places(
+    store: JournalStore, of: list[Content], early: set[tuple[int, str]], at: int, together: int
+) -> None:
+    """Their files are in any order, since one that gets many rows is written before the others."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rows_in_step, "ROWS_CONVERTED_TOGETHER", together)
+        entry = sealed_with_early_files(store, of, early, min(at, len(of)))
+        rows = SegmentRows(store)
+        expected = [row for number, each in enumerate(of) for row in each.expected(number)]
+        assert read(rows, entry, Portion(1, 100, len(expected))) == expected
+        assert unplaced_tables(entry) == frozenset()
+        in_turn = rows.plan(entry, 0, Capacity(1), split=False)
+        assert [row for portion in in_turn for row in read(rows, entry, portion)] == expected
+
+
+@pytest.mark.parametrize(
+    ("of", "unplaced"),
+    [
+        ([Content("f", 0), Content("c", 1), Content("f", 0)], False),
+        ([Content("f", 0), Content("f", 1), Content("f", 0)], False),
+        ([Content("f", 0), Content("c", 1), Content("f", 1)], True),
+    ],
+)
+def test_an_entry_of_an_earlier_version_does_not_say_which_file_has_a_chunk(
+    store: JournalStore, of: list[Content], unplaced: bool
+) -> None:
+    written = sealed_with_early_files(store, of, (), 0)
+    entry = replace(written, chunks=tuple(replace(each, version=None) for each in written.chunks))
+    assert unplaced_tables(entry) == (frozenset({ITEMS.table}) if unplaced else frozenset())
+    found = read(SegmentRows(store), entry, Portion(1, 100, 9))
+    if len({each.version for each in of if each.kind == "f"}) == 1:
+        assert found == [row for number, each in enumerate(of) for row in each.expected(number)]
+    assert sorted(id_ for *_, id_ in found) == [10 * n + i for n in range(3) for i in range(3)]
 
 
 def test_a_run_that_was_begun_in_another_order_is_read_again(store: JournalStore, entry: Entry) -> None:

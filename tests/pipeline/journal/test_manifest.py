@@ -85,7 +85,9 @@ def entries(draw: st.DrawFn) -> Entry:
     )
     highs = st.builds(Coordinates, texts, counts) | positions | st.builds(watermark.MarkerRow, texts)
     chunk_ids = st.builds(snapshot.ChunkId, texts, tables, counts)
-    chunks = st.builds(SealedChunk, chunk_ids, positions, highs, counts)
+    places = st.none() | st.builds(Coordinates, texts, counts)
+    versions = st.none() | texts
+    chunks = st.builds(SealedChunk, chunk_ids, positions, highs, counts, st.none() | counts, places, versions)
     return Entry(
         segment=draw(counts),
         files=tuple(draw(st.lists(files, max_size=3))),

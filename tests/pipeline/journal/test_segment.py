@@ -552,6 +552,7 @@ def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> Non
     found = {table.kind: table.rows for table in tables}
     assert found[FileKind.ROWS].num_rows == 1
     assert found[FileKind.CHANGES]["__op"].to_pylist() == ["c", "r"]
+    assert [chunk.version for chunk in entry.chunks] == [None, KEYED.version]
     # With the generation that all of them are of, all of them are there.
     whole = [*appends, Append((), checkpoint(15, mirrors={ITEMS: Filling(9)}))]
     assert len(journal.seal(4, whole, (), checkpoint(9), sealed_at=5).chunks) == 4
