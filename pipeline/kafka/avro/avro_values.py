@@ -67,8 +67,12 @@ def avro_values(values: pa.Array, branches: Branches) -> pa.Array:
         )
         return _where(exists, record, branches)
     if pa.types.is_list(kind):
-        floats = _fixed(values.values, _exists(values.values), REQUIRED)
-        return _where(exists, avro_lists(floats, np.asarray(values.offsets)), branches)
+        ends = np.asarray(values.offsets)
+        items = values.values.slice(
+            ends[0], ends[-1] - ends[0]
+        )  # a slice has its array's items, and its own ends
+        floats = _fixed(items, _exists(items), REQUIRED)
+        return _where(exists, avro_lists(floats, ends - ends[0]), branches)
     return _texts(*bytes_of(values), exists, branches)
 
 
@@ -79,7 +83,10 @@ def unquoted(values: pa.Array, exists: pa.Array, branches: Branches) -> pa.Array
 
 
 def avro_lists(items: pa.Array, ends: Ends) -> pa.Array:
-    """Returns lists of these items; list i has those from ends[i] to ends[i + 1]. Each is one block, and the end."""
+    """Returns lists of these items; list i has those from ends[i] to ends[i + 1], and the first begins at 0.
+
+    Each is one block, and the end.
+    """
     counts = np.diff(ends)
     blocks = avro_values(pa.array(counts, pa.int64()), REQUIRED)
     data, places = bytes_of(items)

@@ -6,8 +6,7 @@ from typing import Any
 import fastavro
 import numpy as np
 import pyarrow as pa
-import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.kafka.avro.avro_values import NULL_FIRST, NULL_LAST, REQUIRED, avro_values, chosen, unquoted
@@ -51,13 +50,17 @@ def test_small_ones() -> None:
     assert read(avro_values(pa.array(flags), NULL_FIRST), ["null", "boolean"]) == flags
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_lists(first: int) -> None:
-    values = [[1.0, 2.5], None, [], [3.0]]
-    lists = pa.array(values, pa.list_(pa.float32())).slice(first)
-    assert (
-        read(avro_values(lists, NULL_FIRST), ["null", {"type": "array", "items": "float"}]) == values[first:]
-    )
+@given(st.lists(st.none() | st.lists(st.floats(allow_nan=False, width=32), max_size=3)), st.data())
+@example([[1.0], [2.0, 3.0]], None)
+def test_lists(values: list[list[float] | None], data: st.DataObject | None) -> None:
+    count = len(values)
+    first, end = (1, 2) if data is None else (data.draw(st.integers(0, count)) for _ in range(2))
+    part = slice(min(first, end), max(first, end))
+    lists = pa.array(values, pa.list_(pa.float32()))[part]
+    floats = {"type": "array", "items": "float"}
+    assert read(avro_values(lists, NULL_FIRST), ["null", floats]) == values[part]
+    if lists.null_count == 0:
+        assert read(avro_values(lists, REQUIRED), floats) == values[part]
 
 
 def test_geometries() -> None:
