@@ -87,7 +87,7 @@ def transaction_part_verified(
 
 
 def _without_stopped(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
-    """Returns the changes without those of tables that stopped here. The verifier doesn't know that they stopped."""
+    """Returns the changes without those of stopped tables. The verifier need not know that they stopped."""
     stopped = state.checkpoint.stopped
     return tuple(each for each in tables if each.schema.table not in stopped) if stopped else tables
 

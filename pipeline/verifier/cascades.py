@@ -206,7 +206,7 @@ def effects_of_unread_rows(
                 restarts[table] = MirrorInvalidated(table, False, each.reason, gap=each.lost)
             else:
                 stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
-    return tuple(stops.values()), tuple(restarts.values())
+    return tuple(stops.values()), tuple(each for table, each in restarts.items() if table not in stops)
 
 
 def _meant(unread: RowsUnread, table: TableId) -> bool:

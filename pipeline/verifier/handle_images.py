@@ -7,6 +7,12 @@ here if its images can't be read.
 to change a table. A statement that had begun when somebody set it logs the earlier map, maybe after transactions with
 the other one. So does an XA transaction that was prepared before. The images have one schema, and leave here together
 in the log's order.
+
+**A stop or a restart may not come after the position that it belongs to.** The journal may seal a segment between any
+two messages. After a restart from there, nothing would say again that these rows changed. So stops go before the slice,
+which has its restarts in it. Where the log only advances, stops and restarts go before that. A segment that ends in
+between has them too early, and they come again: two restarts do no harm. What else the slice has of a table that stops
+with it is left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,9 +54,10 @@ from pipeline.verifier.table_state import Stopped, Unproven, Verified
 def handle_slice(state: State, message: TransactionsRead) -> tuple[State, tuple[FromVerifier, ...]]:
     """Returns the state after whole transactions, with their changes and what follows from these."""
     after, news, changes = _read_tables(state, message.tables)
+    stops, reread = _effects_of_unread(after, message.unread)
+    after = with_tables(after, {stop.table: Stopped() for stop in stops})
     parents = find_cascades(after.foreign_keys, changes, after.cascaded)
     restarts = restarts_after_cascades(parents, stopped_tables(after)) if parents else ()
-    stops, reread = _effects_of_unread(after, message.unread)
     gaps = (
         restarts_after_gaps(after.unnamed, after.foreign_keys, stopped_tables(after)) if after.unnamed else ()
     )
@@ -65,12 +72,11 @@ def handle_slice(state: State, message: TransactionsRead) -> tuple[State, tuple[
         message.prepared,
         state.creation,
     )
-    after = with_tables(after, {stop.table: Stopped() for stop in stops})
     emptied = after.emptied - {restart.table for restart in restarts}
     after = replace(after, cascaded={}, unnamed={}, emptied=emptied, creation=None)
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = pass_transactions(after, gtids)
-    return after, (*news, verified, *stops, *arrived)
+    return after, (*news, *stops, verified, *arrived)
 
 
 def handle_part(state: State, message: TransactionPartRead) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -87,7 +93,7 @@ def handle_log_advance(state: State, message: LogAdvanced) -> tuple[State, tuple
     state = with_tables(state, {stop.table: Stopped() for stop in stops})
     state = replace(state, emptied=state.emptied - {restart.table for restart in restarts})
     state, arrived = pass_transactions(state, message.covered)
-    return state, (replace(message, unread=()), *stops, *restarts, *arrived)
+    return state, (*stops, *restarts, replace(message, unread=()), *arrived)
 
 
 def _effects_of_unread(

@@ -174,3 +174,10 @@ def test_a_table_without_a_key_stops_where_it_is_surely_meant() -> None:
         (),
         (MirrorInvalidated(A, False, "so", gap=True),),
     )
+
+
+def test_a_table_that_stops_for_one_reason_is_not_restarted_for_another() -> None:
+    told = {A: replace(ORDERS, table=A, key=())}
+    unread = [RowsUnread("any", databases=None), RowsUnread("this one", frozenset({A}))]
+    [stop], restarts = effects_of_unread_rows(unread, [], told, {A})
+    assert (stop.table, restarts) == (A, ())

@@ -10,17 +10,21 @@ from pipeline.journal.segment import segment_tables
 from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped, TransactionPartVerified
 from pipeline.messages.journal import ChangePart
-from pipeline.messages.row_images import IMAGE_FIELDS, TableImages, TableUnreadable
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.types import enum_labels
+from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.state import FromVerifier
+from tests.pipeline.builders import Capture
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
     FULL,
     MINIMAL,
+    NAMES,
     NOTHING_KNOWN,
     ORDERS,
     RENAMED,
@@ -85,6 +89,65 @@ def test_a_table_that_the_server_lost_changes_of_is_empty_no_more() -> None:
     renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
     said = run(fresh(), slice_(1), statement(2, "TRUNCATE orders"), lost, slice_(5, maps=(renamed,)))
     assert [each.emptied for each in restarts(said)] == [True, False, False]
+
+
+# -- a stop or a restart, and the position that it belongs to
+
+KEYLESS = replace(SCHEMA, key=())
+ITEMS = TableId("shop", "items")
+LOST = RowsUnread("so", databases=None, lost=True)
+
+
+def sealed(message: TransactionsRead | LogAdvanced, before: Checkpoint) -> list[Checkpoint]:
+    """The checkpoints of all segments that may end with or after this message."""
+    verifier, _ = start(SHOP, KnownSchemas(before.schemas, before.position), before)
+    capture = Capture(checkpoint=before)
+    began = len(capture.appends)
+    _, said = step(verifier, message)
+    capture.give(*said)
+    return [append.checkpoint for append in capture.appends[began:]]
+
+
+def test_no_segment_has_the_position_without_the_stop_that_belongs_to_it() -> None:
+    before = Checkpoint(upto(1), schemas={ORDERS: KEYLESS})
+    unread = (RowsUnread("a statement changed it", frozenset({ORDERS})),)
+    rows = slice_(2, maps=(replace(FULL, metadata=FullMetadata(NAMES, ())),))
+    for message in (replace(rows, unread=unread), LogAdvanced(end(2), upto(2), unread=unread)):
+        checkpoints = sealed(message, before)
+        assert [each.position for each in checkpoints][-1] == upto(2)
+        assert not [c for c in checkpoints if c.position == upto(2) and ORDERS not in c.stopped]
+
+
+def test_no_segment_has_the_position_without_the_restarts_that_belong_to_it() -> None:
+    tables = {ORDERS: SCHEMA, ITEMS: replace(SCHEMA, table=ITEMS)}
+    before = Checkpoint(upto(1), 7, tables, {table: Ready(0) for table in tables})
+    for message in (
+        replace(slice_(2, maps=()), unread=(LOST,)),
+        LogAdvanced(end(2), upto(2), unread=(LOST,)),
+    ):
+        checkpoints = sealed(message, before)
+        assert [each.position for each in checkpoints][-1] == upto(2)
+        moved = [set(map(type, c.mirrors.values())) for c in checkpoints if c.position == upto(2)]
+        assert moved == [{Filling}] * len(moved)
+
+
+def test_a_table_that_stops_with_a_slice_is_not_restarted_by_it() -> None:
+    """It stops first. So a restart would begin its mirror again."""
+    state, _ = start(
+        SHOP,
+        KnownSchemas({ORDERS: KEYLESS}, GtidSet()),
+        Checkpoint(GtidSet(), schemas={ORDERS: KEYLESS}),
+        foreign_keys=(ForeignKey(ORDERS, ITEMS, ("id",), deletes=True, updates=True),),
+        outdated_keys=OutdatedForeignKeys(reread=True),
+    )
+    gone = images(replace(FULL, table=ITEMS))
+    kind = pa.array([int(ImageKind.DELETE)], pa.int8())
+    gone = replace(gone, images=gone.images.set_column(0, IMAGE_FIELDS.field("kind"), kind))
+    unread = (RowsUnread("a statement changed it", frozenset({ORDERS})),)
+    said = run(state, replace(slice_(1), tables=(gone,), unread=unread))
+    assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
+    assert isinstance(said[-1], ChangesVerified)
+    assert said[-1].restarted == ()
 
 
 # -- stopped tables
