@@ -34,8 +34,8 @@ from typing import Final
 
 from actors.lake.live_view import live_view
 from bench import _tables
+from bench._change_readers import change_readers
 from bench._commits import plain_spark
-from bench._consumers import consumers
 from bench._curves import Chart, Points, draw_png
 from bench._logs import DATABASE, server
 from bench._processes import processor_s, resident_mib
@@ -49,8 +49,8 @@ from pipeline.schema.table_schema import TableId
 
 _COUNTS: Final = (1, 10, 100, 300)
 _IDLE_COUNTS: Final = (1, 1_000, 10_000)
-_CONSUMERS: Final = (0, 10, 100)
-# So many tables change while consumers read.
+_READERS: Final = (0, 10, 100)
+# So many tables change meanwhile.
 _FOLLOWED: Final = 3
 _ROWS: Final = 10
 _TRANSACTIONS_PER_S: Final = 1_000
@@ -100,7 +100,7 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What came of consumers: ages (s) of changes, and the cores that were busy, of Python and of the consumers."""
+    """What came of readers: ages (s) of changes, and the cores that were busy, of Python and of the readers."""
 
     freshness: Sequence[float]
     cores: tuple[float, float]
@@ -123,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="*", type=int, default=_COUNTS, help="numbers of tables")
     parser.add_argument("--idle", nargs="*", type=int, default=_IDLE_COUNTS, help="numbers of idle tables")
-    parser.add_argument("--consumers", nargs="*", type=int, default=_CONSUMERS, help="numbers of readers")
+    parser.add_argument("--consumers", nargs="*", type=int, default=_READERS, help="numbers of readers")
     parser.add_argument("--rate", type=int, default=_TRANSACTIONS_PER_S, help="transactions a second")
     parser.add_argument("--scale", type=float, default=1.0, help="of the time of all transactions")
     asked = parser.parse_args()
@@ -138,9 +138,9 @@ def main() -> None:
         figures.extend(_exponents(came))
         followed: dict[int, Consumed] = {}
         for number in asked.consumers:
-            say(f"{number:,} consumers")
+            say(f"{number:,} readers")
             followed[number] = _consumed(locate(), number, asked.rate, _WATCH_S * asked.scale)
-        figures.extend(_consumer_figures(followed))
+        figures.extend(_reader_figures(followed))
         for count in asked.idle:
             say(f"{count:,} idle tables")
             idled[count] = _idled(locate(), count, _WATCH_S * asked.scale)
@@ -209,7 +209,7 @@ def _followed(
 
 
 def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Consumed:
-    """Follows changes while so many consumers read them from the service."""
+    """Follows changes while so many readers read them from the service."""
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
         server(parts, {"innodb_buffer_pool_size": "1G"}) as mysql,
@@ -220,7 +220,7 @@ def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Consumed:
             _ready_after(service)
             url = service.seen().url
             assert url is not None
-            with writers(mysql, _FOLLOWED, rate, "write_tables"), consumers(url, number) as readers:
+            with writers(mysql, _FOLLOWED, rate, "write_tables"), change_readers(url, number) as readers:
                 time.sleep(watch_s / 4)  # the JVM's code is compiled meanwhile
                 pids = [service.pid] if readers is None else [service.pid, readers]
                 samples, used = len(service.seen().freshness), [processor_s(pid) for pid in pids]
@@ -231,19 +231,19 @@ def _consumed(parts: Parts, number: int, rate: int, watch_s: float) -> Consumed:
                 return Consumed(service.seen().freshness[samples:], (cores[0], sum(cores[1:])))
 
 
-def _consumer_figures(followed: dict[int, Consumed]) -> Iterator[Figure]:
+def _reader_figures(followed: dict[int, Consumed]) -> Iterator[Figure]:
     if not followed:
         return
     fewest = followed[min(followed)]
     for number, consumed in sorted(followed.items()):
-        of = f"{number:,} consumers"
+        of = f"{number:,} readers"
         for share, _ in _FRESH_ALLOWED_S:
             peer = Peer("with the fewest", quantile(fewest.freshness, share))
             name = f"{of}: commit to live view, p{100 * share:.0f}"
             yield Figure(name, quantile(consumed.freshness, share), "s", peer)
         python, readers = consumed.cores
         yield Figure(f"{of}: Python, busy cores", python, "", Peer("with the fewest", fewest.cores[0]))
-        yield Figure(f"{of}: the consumers, busy cores", readers, "")
+        yield Figure(f"{of}: the readers, busy cores", readers, "")
 
 
 def _idled(parts: Parts, count: int, watch_s: float) -> Idled:

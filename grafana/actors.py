@@ -185,7 +185,7 @@ _FAILS: Final = Row(
                 "Find programs that don't close a stream, or don't keep their checkpoint.",
             ),
             [
-                Query(CHOSEN.max(of.CHANGES_CONSUMERS), "readers"),
+                Query(CHOSEN.max(of.CHANGES_READERS), "readers"),
                 Query(CHOSEN.rate(of.CHANGES_ROWS, "format"), "{{format}}"),
             ],
             "short",

@@ -408,7 +408,7 @@ WAIT = Histogram(
     "tidemark_applied_wait_seconds",
     "Time that such a request waited until its transactions had been applied.",
 )
-CHANGES_CONSUMERS = Gauge("tidemark_changes_consumers", "Requests that read the stream of changes.")
+CHANGES_READERS = Gauge("tidemark_changes_consumers", "Requests that read the stream of changes.")
 CHANGES_ROWS = Counter(
     "tidemark_changes_sent_rows_total",
     "Rows that were sent to them. Format is json, arrow or avro.",

@@ -20,7 +20,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory
-from actors.http.changes.consumers import ChangesConsumers
+from actors.http.changes.readers import ChangesReaders
 from actors.http.changes.segment_changes import ChangesRead, ChooseKeys, SegmentChanges
 from actors.http.changes.stream_point import SEGMENTS_AT_ONCE
 from actors.http.connections import while_client_waits
@@ -62,11 +62,11 @@ _WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestPara
 class DatabusRelay:
     """Databus' relay for those who read changes."""
 
-    def __init__(self, consumers: ChangesConsumers, metrics: Metrics, memory: AnswerMemory) -> None:
-        self._consumers = consumers
+    def __init__(self, readers: ChangesReaders, metrics: Metrics, memory: AnswerMemory) -> None:
+        self._readers = readers
         self._memory = memory
         self._few = asyncio.Semaphore(MADE_AT_ONCE)
-        self._tap = consumers.tap
+        self._tap = readers.tap
         self._metrics = metrics
         self._requests = count(1)
         self._row_versions = RowVersions()
@@ -84,7 +84,7 @@ class DatabusRelay:
         }
         of_one: dict[str, Callable[[TableId], int | None]] = {
             "databus_inbound_source": self._sealed_of,
-            "databus_outbound_source": lambda table: self._consumers.sent[table],
+            "databus_outbound_source": lambda table: self._readers.sent[table],
         }
         handlers = {name: self._said(self._in_json(answer)) for name, answer in answers.items()}
         counts = {name: self._said(self._counted(count)) for name, count in of_one.items()}
@@ -126,13 +126,13 @@ class DatabusRelay:
     async def _stream(self, request: web.Request) -> web.Response:
         query = parse_stream_query(request.query)
         form = JsonEvents() if query.output is EventEncoding.JSON else AvroEvents()
-        with self._consumers.consumer():
+        with self._readers.admit():
             page, body = await while_client_waits(request, self._made(query, form))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
         answer = web.Response(body=body, content_type=form.content_type, headers=headers)
         self._memory.check_room(answer)
         name = "json" if query.output is EventEncoding.JSON else "avro"
-        self._consumers.measure(name, page.rows, len(body))
+        self._readers.measure(name, page.rows, len(body))
         return answer
 
     async def _made(self, query: StreamQuery, form: EventForm) -> tuple[EventPage, bytes]:
@@ -230,7 +230,7 @@ class DatabusRelay:
             "dimension": "total",
             "numDataEvents": int(self._metrics.total(catalogue.CHANGES_ROWS)),
             "sizeDataEvents": int(self._metrics.total(catalogue.CHANGES_BYTES)),
-            "numPeers": self._consumers.count,
+            "numPeers": self._readers.count,
         }
 
     def _captured(self) -> dict[TableId, TableSchema]:

@@ -6,8 +6,8 @@ import structlog
 from aiohttp import web
 
 from actors.http.answer_memory import NoRoomForAnswer
-from actors.http.changes.consumers import TooManyConsumers
 from actors.http.changes.journal_tap import NothingSealed
+from actors.http.changes.readers import TooManyReaders
 from actors.http.connections import ClientLeft
 from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.bootstrap import LakeBehind, LakeWithout
@@ -50,7 +50,7 @@ def changes_refusal(error: Definite | Transient) -> web.Response:
             return error_answer(409, str(error))
         case PlaceGone():
             return error_answer(410, str(error))
-        case TooManyConsumers() | NoRoomForAnswer():
+        case TooManyReaders() | NoRoomForAnswer():
             return error_answer(429, str(error), {"Retry-After": "5"})
         case ClientLeft():
             return error_answer(503, str(error))

@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from actors.http.answer_memory import MADE_AT_ONCE, AnswerMemory
-from actors.http.changes.consumers import ChangesConsumers
+from actors.http.changes.readers import ChangesReaders
 from actors.http.connections import while_client_waits
 from actors.http.error_answers import Handler, error_answer, refusing
 from actors.journal.files import journal_errors
@@ -31,11 +31,11 @@ _DEEPEST: Final = 3
 class JournalFiles:
     """The files of the journal of those who read changes."""
 
-    def __init__(self, consumers: ChangesConsumers, memory: AnswerMemory) -> None:
-        self._consumers = consumers
+    def __init__(self, readers: ChangesReaders, memory: AnswerMemory) -> None:
+        self._readers = readers
         self._memory = memory
         self._few = asyncio.Semaphore(MADE_AT_ONCE)
-        self._files = consumers.tap.files
+        self._files = readers.tap.files
 
     def handlers(self) -> dict[str, Handler]:
         """Returns what answers each route."""
@@ -45,7 +45,7 @@ class JournalFiles:
         folder = _only(request.query, "folder")
         if folder not in _LISTED:
             raise MalformedRequest(f"folder: {folder!r} is none of {', '.join(sorted(_LISTED))}")
-        return web.json_response(await self._consumers.tap.work(lambda: self._listed(folder)))
+        return web.json_response(await self._readers.tap.work(lambda: self._listed(folder)))
 
     def _listed(self, folder: str) -> list[str]:
         files = self._files()
@@ -64,7 +64,7 @@ class JournalFiles:
         start, end = wanted.start or 0, wanted.stop
         if start < 0:
             return error_answer(416, "Range: give the first byte's number")
-        with self._consumers.consumer():
+        with self._readers.admit():
             part = await while_client_waits(request, self._made(name, start, end))
         if part is None:
             return error_answer(404, f"name: the journal has no file {name}")
@@ -78,13 +78,13 @@ class JournalFiles:
             body=content, status=206, headers=headers, content_type="application/octet-stream"
         )
         self._memory.check_room(answer)
-        self._consumers.measure_bytes("file", len(content))
+        self._readers.measure_bytes("file", len(content))
         return answer
 
     async def _made(self, name: str, start: int, end: int | None) -> tuple[bytes, int] | None:
         """Returns a part of a file, and the file's size; None if there is no such file."""
         async with self._memory.making(self._few):
-            return await self._consumers.tap.work(lambda: self._part(name, start, end))
+            return await self._readers.tap.work(lambda: self._part(name, start, end))
 
     def _part(self, name: str, start: int, end: int | None) -> tuple[bytes, int] | None:
         files = self._files()

@@ -4,7 +4,7 @@ Errors are JSON with the one key `error`, and reveal no internals. `actors.http.
 
 A signal waits for its answer. A request for `/applied` waits until transactions have been applied
 (`actors.status.applied_watch`). A request for `/changes` reads the journal from a place on
-(`actors.http.changes.consumers`). `/translate` and `/bootstrap` say where to begin.
+(`actors.http.changes.readers`). `/translate` and `/bootstrap` say where to begin.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from actors.http import static_files
 from actors.http.access import HEADERS, Access, Guard, TokenBucket
 from actors.http.answer_memory import AnswerMemory, NoRoomForAnswer, SharedAnswer
 from actors.http.certificate import ServedCertificate
-from actors.http.changes.consumers import (
+from actors.http.changes.readers import (
     STALLED_S,
-    ChangesConsumers,
-    ConsumerStream,
+    ChangesReaders,
+    ReaderStream,
     ServiceStops,
 )
 from actors.http.connections import ClientLeft, Connection, ConnectionLimits, Connections, while_client_waits
@@ -107,7 +107,7 @@ class HttpServer:
         metrics: Metrics,
         signals: SignalRest,
         applied: AppliedWatch,
-        changes: ChangesConsumers,
+        changes: ChangesReaders,
         answer_within_s: float = ANSWER_WITHIN_S,
         limits: ConnectionLimits | None = None,
     ) -> None:
@@ -366,7 +366,7 @@ class HttpServer:
 
     async def _follow_changes(self, request: web.Request) -> web.StreamResponse:
         query = parse_changes_query(request.query)
-        with self._changes.consumer():
+        with self._changes.admit():
             stream = await self._changes.open(query)
             return await self._send_changes(request, stream)
 
@@ -393,7 +393,7 @@ class HttpServer:
             }
         )
 
-    async def _send_changes(self, request: web.Request, stream: ConsumerStream) -> web.StreamResponse:
+    async def _send_changes(self, request: web.Request, stream: ReaderStream) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": stream.form.content_type})
         await answer.prepare(request)
         try:
@@ -406,7 +406,7 @@ class HttpServer:
                         due = now + _LOOK_EVERY_S
                         patience.reschedule(now + STALLED_S)
         except (ConnectionError, TimeoutError):
-            _cut(request)  # the consumer has gone, or takes nothing any more
+            _cut(request)  # the reader has gone, or takes nothing any more
         except (Definite, Transient) as error:
             named = isinstance(error, PlaceGone | WrongKeyFilter | ServiceStops)
             said = str(error) if named else unread_journal(error)

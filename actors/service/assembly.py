@@ -18,7 +18,7 @@ import structlog
 from actors import kafka_sink, watermark_coordinator
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
-from actors.http.changes.consumers import ChangesConsumers
+from actors.http.changes.readers import ChangesReaders
 from actors.http.server import HttpServer
 from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
@@ -125,7 +125,7 @@ class Assembly:
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
         self.requests = SignalRest()
         self.applied = AppliedWatch(settings, self.metrics)
-        self.changes = ChangesConsumers(settings, self.metrics)
+        self.changes = ChangesReaders(settings, self.metrics)
         self._settings = settings
         self._store = store
         self._servers = Servers(settings, store.identity.id, self.metrics)

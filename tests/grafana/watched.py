@@ -131,7 +131,7 @@ class Watched:
             ) as arrow,
         ):
             assert lines.readline() and arrow.read(8)
-            until(lambda: self.prometheus.has_had(f"{catalogue.CHANGES_CONSUMERS.name} > 1"), "both read")
+            until(lambda: self.prometheus.has_had(f"{catalogue.CHANGES_READERS.name} > 1"), "both read")
 
     def stopped(self) -> bool:
         """Whether the lake takes nothing of the odd table any more."""

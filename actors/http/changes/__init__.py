@@ -1,1 +1,1 @@
-"""`/changes`: the journal's changes as a stream over HTTP, for consumers that keep their own place."""
+"""`/changes`: the journal's changes as a stream over HTTP, for readers that keep their own place."""

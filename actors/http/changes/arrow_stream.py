@@ -42,7 +42,7 @@ _END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 class ArrowStream:
-    """Writes a consumer's batches. `tables`: the columns of the tables that it wants, as they are at the beginning."""
+    """Writes a reader's batches. `tables`: the columns of the tables that it wants, as they are at the beginning."""
 
     content_type = CONTENT_TYPE
 

@@ -33,7 +33,7 @@ _TIME: Final = Column("time", Timestamp(6), nullable=True)
 
 
 class JsonLines:
-    """Writes a consumer's changes as lines."""
+    """Writes a reader's changes as lines."""
 
     content_type = "application/x-ndjson"
 

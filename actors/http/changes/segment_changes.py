@@ -1,4 +1,4 @@
-"""Reads a consumer's changes from the journal's files, one segment after the other.
+"""Reads a reader's changes from the journal's files, one segment after the other.
 
 It holds one batch of each table version that a segment has. Nothing is read before it is wanted.
 """
@@ -35,7 +35,7 @@ from pipeline.journal.changes.table_notices import NO_NOTICES, TableNotices, not
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# How many rows are read of a file at once, and about how many a consumer gets at once.
+# How many rows are read of a file at once, and about how many a reader gets at once.
 READ_ROWS: Final = 1 << 15
 SENT_ROWS: Final = 1 << 13
 
@@ -64,10 +64,10 @@ class ChangesRead:
 
 
 class SegmentChanges:
-    """A consumer's way through the journal: from `place` on, to a place or to the end of segment `last`.
+    """A reader's way through the journal: from `place` on, to a place or to the end of segment `last`.
 
     `tables`: all captured ones without any. `keys`: chooses rows by their keys; None takes all. `shared`: what other
-    consumers have read. A copy continues from the same place, and neither of the two moves the other.
+    readers have read. A copy continues from the same place, and neither of the two moves the other.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SegmentChanges:
         self._through = through
         self._keys = keys
         self._before: Entry | None = None
-        # Where transactions begin that `through` leaves out, and the consumer lacks.
+        # Where transactions begin that `through` leaves out, and the reader lacks.
         self._lacking: ReadPlace | None = None
         self._reached = ChangesRead(
             (),
@@ -185,7 +185,7 @@ class SegmentChanges:
             yield replace(last or ends, checkpoint=ends.checkpoint, notices=notices)
 
     def _notices(self, entry: Entry) -> TableNotices:
-        """Returns what the consumer hasn't been told of its tables. Each request tells once which have stopped."""
+        """Returns what the reader hasn't been told of its tables. Each request tells once which have stopped."""
         before = self._before or self._entry_before(entry.segment)
         notices = notices_of(before, entry, self._tables, self._stopped)
         still = {table: why for table, why in self._stopped.items() if table not in notices.restarted}

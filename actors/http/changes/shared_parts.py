@@ -1,10 +1,10 @@
-"""The parts of streams that several consumers want, made once.
+"""The parts of streams that several readers want, made once.
 
-Consumers at the journal's end want the same next part at the same moment. The first of them has it made, and the others
+Readers at the journal's end want the same next part at the same moment. The first of them has it made, and the others
 wait for that. One that takes its part later finds it here, as long as it is among the last ones. Otherwise it has the
 part made again. So one that takes nothing holds nothing up, and what is kept here doesn't grow with it.
 
-A large segment's parts come one by one, and each consumer has its own.
+A large segment's parts come one by one, and each reader has its own.
 """
 
 import asyncio

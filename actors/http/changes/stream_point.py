@@ -1,6 +1,6 @@
-"""What comes next in a consumer's stream, as bytes, and where the stream is then.
+"""What comes next in a reader's stream, as bytes, and where the stream is then.
 
-All that a stream has sent, and that matters for what comes next, is in its point. So consumers whose points have the
+All that a stream has sent, and that matters for what comes next, is in its point. So readers whose points have the
 same key get the same bytes, which are made once (`actors.http.changes.shared_parts`).
 """
 
@@ -15,7 +15,7 @@ from actors.http.changes.segment_changes import ChangesRead, SegmentChanges
 from pipeline.journal.changes.commit_order import count_by_table
 from pipeline.schema.table_schema import TableId
 
-# A thread looks through so many segments for a consumer before others have their turn.
+# A thread looks through so many segments for a reader before others have their turn.
 SEGMENTS_AT_ONCE: Final = 16
 
 # What a segment has comes in one part up to so many bytes, and beyond that as it is made.
@@ -23,7 +23,7 @@ WHOLE_BYTES: Final = 1 << 20
 
 
 class StreamForm(Protocol):
-    """The form of a consumer's changes."""
+    """The form of a reader's changes."""
 
     @property
     def content_type(self) -> str:

@@ -1,1 +1,1 @@
-"""The changes in the journal from a place on, for consumers that keep their own place."""
+"""The changes in the journal from a place on, for readers that keep their own place."""

@@ -1,14 +1,14 @@
-"""Where a consumer reads the lake that has none of the changes before a place, and where it continues from there.
+"""Where one reads the lake who has none of the changes before a place, and where to continue from there.
 
 The lake's tables, each at its versions here, have exactly the changes through one segment. The changes after that
-segment are the others. So a consumer that reads both has each change once.
+segment are the others. So who reads both has each change once.
 
 Between two batches all tables of the lake are at the end of the same segment. Their versions of that moment stay
 readable until Delta's VACUUM removes them. So the last such moment is the answer while a batch is under way.
 
-A consumer asks because a table has begun again in a segment that it has read. The lake may be before that segment. Then
+A reader asks because a table has begun again in a segment that it has read. The lake may be before that segment. Then
 it has the rows that aren't right any more, and nothing in it says so. So the answer also depends on the journal's end.
-A table that a statement emptied begins again as well, and the consumer finds that in the stream.
+A table that a statement emptied begins again as well, and the reader finds that in the stream.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping

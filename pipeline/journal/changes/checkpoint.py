@@ -1,4 +1,4 @@
-"""A consumer's checkpoint: what it has read of the journal's changes, as a text that it keeps."""
+"""A reader's checkpoint: what it has read of the journal's changes, as a text that it keeps."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class MalformedCheckpoint(Definite):
 class ChangesCheckpoint:
     """All before `segment` of the journal with this id has been read, and of the segment all SCNs through `scn`.
 
-    `scn` is 0 if nothing of the segment was read. `without`: transactions that the consumer had before it began, and
+    `scn` is 0 if nothing of the segment was read. `without`: transactions that the reader had before it began, and
     that may still come.
     """
 

@@ -1,10 +1,10 @@
-"""Which rows a consumer gets, by the first column of their table's primary key. It is decided in columns.
+"""Which rows a reader gets, by the first column of their table's primary key. It is decided in columns.
 
 A range has both of its ends. It is in the order of the values: numbers, moments, and texts by their bytes, not by their
-collation. A modulo divides a table among consumers. Of a whole number it is the remainder, which isn't negative. Of
+collation. A modulo divides a table among readers. Of a whole number it is the remainder, which isn't negative. Of
 texts and bytes it is that of their CRC32, as MySQL's CRC32() has it.
 
-An update that changed the key is a delete of the old key and a row of the new one. So each consumer's rows are complete
+An update that changed the key is a delete of the old key and a row of the new one. So each reader's rows are complete
 by themselves. A statement that emptied the table concerns all of them.
 """
 

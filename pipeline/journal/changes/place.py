@@ -1,4 +1,4 @@
-"""Where a consumer's changes begin and end in the journal, and what of each segment is between."""
+"""Where a reader's changes begin and end in the journal, and what of each segment is between."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class UnreachedPlace(Definite):
 
 
 class PlaceGone(Definite):
-    """The journal doesn't have the changes any more that the consumer has still to read."""
+    """The journal doesn't have the changes any more that the reader has still to read."""
 
 
 class UnknownTables(Definite):
@@ -65,7 +65,7 @@ def find_place(since: Since, there: RetainedRange, entry: Entries) -> ReadPlace:
 
 
 def place_gone(needed: str, there: RetainedRange) -> PlaceGone:
-    """Returns the error for a consumer that needs what retention has removed; `needed` says what that is."""
+    """Returns the error for a reader that needs what retention has removed; `needed` says what that is."""
     return PlaceGone(
         f"since: the journal begins with segment {there.first}, whose first SCN is {there.scn}, and what comes after "
         f"{needed} has gone. Read the lake and continue as GET /bootstrap says. Or read the lake's changelog WHERE "

@@ -1,12 +1,12 @@
-"""What a consumer has to know of its tables, besides their rows: which have stopped, and which have begun again.
+"""What a reader has to know of its tables, besides their rows: which have stopped, and which have begun again.
 
 A table begins again without a statement that emptied it when the stream lacks changes of it. That is so after a
 recapture, a gap in the log, or an ALTER that changed what its keys mean. Its rows are read again, into the lake. So
-what a consumer has of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). That holds
-too if the read finds no rows, or if changes supersede all that it finds: what the consumer has may have gone. A
+what a reader has of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). That holds
+too if the read finds no rows, or if changes supersede all that it finds: what the reader has may have gone. A
 statement that emptied the table is a row of the changes, and needs no notice.
 
-A notice comes with the checkpoint that ends the segment. A consumer that stores the checkpoint has the notice.
+A notice comes with the checkpoint that ends the segment. A reader that stores the checkpoint has the notice.
 """
 
 from collections.abc import Collection, Mapping
@@ -42,7 +42,7 @@ def notices_of(
 ) -> TableNotices:
     """Returns the notices of a segment. `tables`: only of these; of all without any.
 
-    `before`: the segment before, None if the journal doesn't have it. `known`: the stops that the consumer knows.
+    `before`: the segment before, None if the journal doesn't have it. `known`: the stops that the reader knows.
     """
     restarted = sorted(_begun(before, entry) | _started(before, entry))
     stopped = {

@@ -1,11 +1,11 @@
 """What a place in the journal is in its other forms: as an SCN, as a GTID set, and as a checkpoint.
 
 **SCN to GTID set.** A segment's position has all of its transactions. Less those that have changes after the SCN, it's
-the set of a consumer that has everything through the SCN. If none has, the segment may still have rows without a GTID
+the set of a reader that has everything through the SCN. If none has, the segment may still have rows without a GTID
 there, or notices at its end. Its position says that they have come. So the set is the position before it then.
 
 **GTID set to SCN.** A set may have transactions of several servers, mixed with others in the stream. The SCN is the one
-before the first change that the set lacks. A row that was read again has no GTID, so no set has it. A consumer that
+before the first change that the set lacks. A row that was read again has no GTID, so no set has it. A reader that
 continues there misses nothing. `beyond` are the set's transactions that may come again then. The checkpoint leaves
 these out, so it is exact.
 """

@@ -18,7 +18,7 @@ import pytest
 
 from actors.http import shared_report, static_files
 from actors.http.access import HEADERS, Access, TokenBucket
-from actors.http.changes.consumers import ChangesConsumers
+from actors.http.changes.readers import ChangesReaders
 from actors.http.connections import LONGEST_LINE, ConnectionLimits
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, WAITS_PER_S, HttpServer
@@ -115,7 +115,7 @@ class Bench:
         self.recent = RecentEvents()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.applied = AppliedWatch(SHOP, self.metrics)
-        self.changes = ChangesConsumers(
+        self.changes = ChangesReaders(
             replace(SHOP, journal=JournalSettings(str(address.with_name("journal")))), self.metrics
         )
         self.server = HttpServer(

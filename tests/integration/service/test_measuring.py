@@ -26,7 +26,7 @@ MEASURE = {
     "SchemaVerifier",
     "SnapshotMetrics",
     "AppliedWatch",
-    "ChangesConsumers",
+    "ChangesReaders",
     "JournalWriter",
     "SignalListener",
 }

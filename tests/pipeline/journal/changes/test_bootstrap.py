@@ -1,4 +1,4 @@
-"""A consumer is sent to the lake only where all tables have exactly the same changes."""
+"""A reader is sent to the lake only where all tables have exactly the same changes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_a_table_that_lacks_something_is_named_if_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("again", [Filling(45), Ready(45)])
 def test_a_table_that_began_again_after_what_the_lake_has_is_not_read_there(again: Mirror) -> None:
-    """Its consumer has the notice already, and would take the rows of before for those after it."""
+    """Its reader has the notice already, and would take the rows of before for those after it."""
     newest = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: again}, snapshots=(WAITS,))
     with pytest.raises(LakeBehind, match=r"shop.items .* it has begun again, .* through the SCN 40 only"):
         found(lake_at_4(), BOTH, newest, ITEMS.table)

@@ -50,7 +50,7 @@ def let_through(kind: ColumnType, values: list[Any], **asked: str) -> list[Any]:
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.integers(1, 9))
-def test_consumers_that_share_a_table_have_each_key_once(values: list[int], parts: int) -> None:
+def test_readers_that_share_a_table_have_each_key_once(values: list[int], parts: int) -> None:
     shares = [let_through(LONG, values, key_modulo=f"{parts}:{part}") for part in range(parts)]
     assert shares == [[value for value in values if value % parts == part] for part in range(parts)]
 

@@ -1,4 +1,4 @@
-"""A consumer begins exactly after its place, and a place that the journal can't continue from is refused by name."""
+"""A reader begins exactly after its place, and a place that the journal can't continue from is refused by name."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A segment names the tables whose rows a consumer can't have right any more, and those that have stopped."""
+"""A segment names the tables whose rows a reader can't have right any more, and those that have stopped."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_a_table_without_a_mirror_begins_again_when_its_stop_ends() -> None:
     assert not notices_of(stopped, gone, (), {T: "x", U: "y"})
 
 
-def test_a_stop_is_told_unless_the_consumer_knows_it() -> None:
+def test_a_stop_is_told_unless_the_reader_knows_it() -> None:
     stops = sealed(3, {}, stopped={T: "x", U: "y"})
     assert notices_of(sealed(2, {}), stops, (), {}) == TableNotices((), {T: "x", U: "y"})
     assert notices_of(sealed(2, {}), stops, (), {T: "x", U: "other"}) == TableNotices((), {U: "y"})

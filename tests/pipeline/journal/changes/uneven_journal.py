@@ -33,7 +33,7 @@ class UnevenSegment:
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamThing:
-    """What a consumer gets of a segment: a row with its SCN, or by the SCN None the notices at the segment's end.
+    """What a reader gets of a segment: a row with its SCN, or by the SCN None the notices at the segment's end.
 
     `changed`: False for a transaction without changes, which it doesn't get.
     """
@@ -89,7 +89,7 @@ def changes_in(journal: tuple[UnevenSegment, ...], here: Entry) -> pa.Table:
 
 
 def after_scn(journal: tuple[UnevenSegment, ...], scn: int) -> set[StreamThing]:
-    """What a consumer lacks that has all through an SCN. With the last SCN of a segment it has the notices."""
+    """What a reader lacks that has all through an SCN. With the last SCN of a segment it has the notices."""
     begun = {each.segment for each in journal if max(each.first_scn, each.last_scn) > scn}
     return {
         each for each in _stream(journal) if (each.segment in begun if each.scn is None else each.scn > scn)
@@ -97,7 +97,7 @@ def after_scn(journal: tuple[UnevenSegment, ...], scn: int) -> set[StreamThing]:
 
 
 def after_gtids(journal: tuple[UnevenSegment, ...], last: int) -> set[StreamThing]:
-    """What a consumer lacks that has the transactions through this one, and what came until the segment's end if no
+    """What a reader lacks that has the transactions through this one, and what came until the segment's end if no
     transaction comes in between."""
     ends = next(each for each in journal if each.transactions >= last)
     complete = ends.transactions == last

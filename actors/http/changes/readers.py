@@ -1,9 +1,9 @@
 """Those who read `/changes`: each has its own place, and the socket holds it back.
 
-A consumer's changes are made in one of a few threads, a part at a time, and only once it has taken the part before.
-Consumers that want the same part share it. So a slow consumer costs a connection and the part in hand, and delays no
+A reader's changes are made in one of a few threads, a part at a time, and only once it has taken the part before.
+Readers that want the same part share it. So a slow reader costs a connection and the part in hand, and delays no
 other. Nor does one that finds nothing for long: it takes turns with the others, and gets checkpoints. New segments are
-awaited: the journal's writer reports each one here. The service keeps nothing of a consumer. Retention doesn't wait for
+awaited: the journal's writer reports each one here. The service keeps nothing of a reader. Retention doesn't wait for
 it.
 
 It lives as long as the service, while actors are built again.
@@ -44,37 +44,37 @@ from pipeline.journal.changes.query import ChangesFormat, ChangesQuery, NamedPla
 from pipeline.journal.changes.translation import Translation, translate
 from pipeline.schema.table_schema import TableId, TableSchema
 
-MOST_CONSUMERS: Final = 128
+MOST_READERS: Final = 128
 
-# A consumer that has nothing to read gets a checkpoint so often (s). It notices then that the service is there, and the
-# service that the consumer is.
+# A reader that has nothing to read gets a checkpoint so often (s). It notices then that the service is there, and the
+# service that the reader is.
 CHECKPOINT_EVERY_S: Final = 10.0
 
-# How long (s) a consumer may take nothing.
+# How long (s) a reader may take nothing.
 STALLED_S: Final = 600.0
 
 # A stream of several tables has a struct for each one in every batch.
 MOST_STRUCTS: Final = 64
 
 
-class TooManyConsumers(Transient):
+class TooManyReaders(Transient):
     """No more can read at once."""
 
 
 class ServiceStops(Transient):
-    """The service stops before a consumer has all that it wants."""
+    """The service stops before a reader has all that it wants."""
 
 
 @dataclass(slots=True)
-class ConsumerStream:
-    """The stream of one consumer: what it asked for, how far it has come, and the form of what comes now."""
+class ReaderStream:
+    """The stream of one reader: what it asked for, how far it has come, and the form of what comes now."""
 
     query: ChangesQuery
     point: StreamPoint
     form: StreamForm
 
 
-class ChangesConsumers:
+class ChangesReaders:
     """Those who read now, `count` of them, by `tap`. `sent`: how many rows of each table they got so far."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -89,7 +89,7 @@ class ChangesConsumers:
         self._ended = False
         self._parts = SharedParts(self._first_part)
         self._taken = Counter[tuple[ChangesFormat, StreamPart]]()
-        metrics.watch(catalogue.CHANGES_CONSUMERS, partial(getattr, self, "count"))
+        metrics.watch(catalogue.CHANGES_READERS, partial(getattr, self, "count"))
 
     @contain_errors
     def journal_progressed(self, progress: JournalProgress) -> None:
@@ -109,18 +109,18 @@ class ChangesConsumers:
         self.tap.end()
 
     @contextmanager
-    def consumer(self) -> Iterator[None]:
-        """One more who reads. Raises TooManyConsumers."""
-        if self.count >= MOST_CONSUMERS:
-            raise TooManyConsumers(f"{MOST_CONSUMERS} read changes already")
+    def admit(self) -> Iterator[None]:
+        """Lets one more read. Raises TooManyReaders."""
+        if self.count >= MOST_READERS:
+            raise TooManyReaders(f"{MOST_READERS} read changes already")
         self.count += 1
         try:
             yield
         finally:
             self.count -= 1
 
-    async def open(self, query: ChangesQuery) -> ConsumerStream:
-        """Returns the stream of a consumer.
+    async def open(self, query: ChangesQuery) -> ReaderStream:
+        """Returns the stream of a reader.
 
         Raises UnreachedPlace, PlaceGone, UnknownTables, WrongKeyFilter or NothingSealed.
         """
@@ -167,8 +167,8 @@ class ChangesConsumers:
         place = lake_place(lake, tables or known, last.checkpoint, restarted)
         yield place, ChangesCheckpoint(there.id, place.reached.segment + 1)
 
-    def _open(self, query: ChangesQuery) -> tuple[ConsumerStream, int]:
-        """Returns the stream of a consumer, and the journal's last segment."""
+    def _open(self, query: ChangesQuery) -> tuple[ReaderStream, int]:
+        """Returns the stream of a reader, and the journal's last segment."""
         journal, there = self.tap.sealed()
         known = self.tap.tables(journal.entry(there.last))
         check_tables(query.tables, known)
@@ -188,10 +188,10 @@ class ChangesConsumers:
         form = _form(query, {t: then.get(t, schema) for t, schema in known.items()})
         # Streams that have come to the same point go the same way from there, wherever they began.
         wanted = replace(query, since=NamedPlace.EARLIEST), ends
-        return ConsumerStream(query, StreamPoint(wanted, changes, form), form), there.last
+        return ReaderStream(query, StreamPoint(wanted, changes, form), form), there.last
 
-    async def follow(self, stream: ConsumerStream) -> AsyncIterator[bytes]:
-        """Returns the parts of a consumer's changes, without an end if it wants none.
+    async def follow(self, stream: ReaderStream) -> AsyncIterator[bytes]:
+        """Returns the parts of a reader's changes, without an end if it wants none.
 
         Raises PlaceGone, ServiceStops, or Definite if the journal is damaged.
         """
@@ -200,7 +200,7 @@ class ChangesConsumers:
         sent = now()
         while not stream.point.ended:
             if self._ended:
-                # A proper end would say that the consumer has all.
+                # A proper end would say that the reader has all.
                 raise ServiceStops("the service stops: continue with the last checkpoint")
             first = await self._parts.next(stream.point)
             is_late = first is None
@@ -213,7 +213,7 @@ class ChangesConsumers:
                     yield part.data
                     sent = now()
                 part = None if others is None else await self.tap.work(partial(next, others, None))
-            # What the consumer wants may be rare, however much the journal gets.
+            # What the reader wants may be rare, however much the journal gets.
             if (is_late or now() - sent > CHECKPOINT_EVERY_S) and not stream.point.ended:
                 sent = now()
                 yield stream.point.checkpoint
@@ -243,7 +243,7 @@ class ChangesConsumers:
         self._news = asyncio.Event()
 
     def _took(self, form: ChangesFormat, part: StreamPart) -> None:
-        """Counts a part, together with all consumers who take it at this moment."""
+        """Counts a part, together with all readers who take it at this moment."""
         if not self._taken:
             asyncio.get_running_loop().call_soon(self._measure_taken)
         self._taken[form, part] += 1
@@ -257,14 +257,14 @@ class ChangesConsumers:
 
     @contain_errors
     def measure(self, form: str, rows: Counter[TableId], size: int) -> None:
-        """Counts what a consumer was sent."""
+        """Counts what a reader was sent."""
         self.sent.update(rows)
         self._metrics.count(catalogue.CHANGES_ROWS, rows.total(), format=form)
         self.measure_bytes(form, size)
 
     @contain_errors
     def measure_bytes(self, form: str, size: int) -> None:
-        """Counts bytes that a consumer was sent."""
+        """Counts bytes that a reader was sent."""
         self._metrics.count(catalogue.CHANGES_BYTES, size, format=form)
 
 

@@ -1,4 +1,4 @@
-"""Consumers at different places each get each change once, in the order of commits, and transactions as a whole."""
+"""Readers at different places each get each change once, in the order of commits, and transactions as a whole."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from actors.http import server
-from actors.http.changes import consumers, segment_changes, shared_parts, stream_point
+from actors.http.changes import readers, segment_changes, shared_parts, stream_point
 from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import ChangesRead, SegmentChanges
@@ -56,7 +56,7 @@ async def following(
 async def whole(
     tap: Tapped, until_scn: int, begun: Callable[[], None] = lambda: None, **asked: str
 ) -> list[Row]:
-    """The rows that a consumer has by the checkpoint of this SCN."""
+    """The rows that a reader has by the checkpoint of this SCN."""
     rows: list[Row] = []
     async with asyncio.timeout(WITHIN_S), aclosing(following(tap, begun, **asked)) as lines:
         async for line in lines:
@@ -96,25 +96,25 @@ async def test_large_rows_are_read_a_few_at_a_time(
 
 
 @pytest.mark.usefixtures("small_pieces")
-async def test_consumers_at_different_places_follow_the_journal(tmp_path: Path) -> None:
+async def test_readers_at_different_places_follow_the_journal(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         for _ in range(3):
             tap.commit(5, rows=4)
             tap.seal()
         places = {"earliest": 1, "0": 1, "7": 8, "15": 16, "now": 16}
         begun = asyncio.Semaphore(0)
-        consumers_ = [asyncio.create_task(whole(tap, 25, begun.release, since=since)) for since in places]
+        following = [asyncio.create_task(whole(tap, 25, begun.release, since=since)) for since in places]
         for _ in places:
             await begun.acquire()
         for _ in range(2):
             tap.commit(5, rows=4)
             tap.seal()
-        for first, rows in zip(places.values(), await asyncio.gather(*consumers_), strict=True):
+        for first, rows in zip(places.values(), await asyncio.gather(*following), strict=True):
             assert rows == expected(first, 25)
 
 
 @pytest.mark.usefixtures("small_pieces")
-async def test_a_consumer_that_is_killed_continues_from_any_of_its_checkpoints(tmp_path: Path) -> None:
+async def test_a_reader_that_is_killed_continues_from_any_of_its_checkpoints(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         for _ in range(3):
             tap.commit(4, rows=6)
@@ -208,7 +208,7 @@ async def test_one_that_takes_nothing_for_long_is_cut_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STALLED_S", 2.0)
-    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.1)
+    monkeypatch.setattr(readers, "CHECKPOINT_EVERY_S", 0.1)
     async with tapped(tmp_path) as tap, aclosing(following(tap, since="0")) as lines:
         tap.commit(1, rows=1000, text="x" * 10_000)
         tap.seal()
@@ -253,7 +253,7 @@ async def test_wrong_places_and_tables_are_refused_by_name(tmp_path: Path) -> No
         assert await refusals(tap, asked) == asked
 
 
-async def test_consumers_that_share_the_keys_have_each_row_once(tmp_path: Path) -> None:
+async def test_readers_that_share_the_keys_have_each_row_once(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         tap.commit(4, rows=6)
         tap.seal()
@@ -285,7 +285,7 @@ async def refusals(tap: Tapped, asked: list[tuple[str, int, str]]) -> list[tuple
 
 
 async def test_one_too_many_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "MOST_CONSUMERS", 1)
+    monkeypatch.setattr(readers, "MOST_READERS", 1)
     async with tapped(tmp_path) as tap:
         tap.seal()
         async with aclosing(following(tap)) as lines:
@@ -385,7 +385,7 @@ async def test_one_learns_which_tables_stop_and_begin_again(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("form", ["json", "arrow"])
 async def test_where_the_service_stops_first_the_answer_has_no_end(tmp_path: Path, form: str) -> None:
-    """Else a consumer would believe that it has all changes through the place that it named."""
+    """Else a reader would believe that it has all changes through the place that it named."""
     async with tapped(tmp_path) as tap:
         tap.commit(2)
         tap.seal()
@@ -410,8 +410,8 @@ async def test_where_the_service_stops_first_the_answer_has_no_end(tmp_path: Pat
     assert not sent.endswith(b"0\r\n\r\n")
 
 
-async def test_an_idle_consumer_gets_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.01)
+async def test_an_idle_reader_gets_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "CHECKPOINT_EVERY_S", 0.01)
     async with tapped(tmp_path) as tap:
         tap.commit()
         tap.seal()
@@ -435,7 +435,7 @@ async def test_an_answer_without_changes_says_which_scn_all_come_after(tmp_path:
 async def test_one_whose_tables_rarely_change_gets_checkpoints_however_much_the_journal_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.2)
+    monkeypatch.setattr(readers, "CHECKPOINT_EVERY_S", 0.2)
     async with tapped(tmp_path) as tap, asyncio.timeout(WITHIN_S):
         tap.seal()
         async with aclosing(following(tap, key_range="..-1")) as lines:
@@ -451,7 +451,7 @@ async def test_one_whose_tables_rarely_change_gets_checkpoints_however_much_the_
 async def test_one_that_finds_nothing_takes_turns_and_gets_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(readers, "CHECKPOINT_EVERY_S", 0.0)
     monkeypatch.setattr(stream_point, "SEGMENTS_AT_ONCE", 2)
     async with tapped(tmp_path) as tap:
         for _ in range(5):
@@ -489,7 +489,7 @@ async def test_a_place_and_its_translations_begin_with_the_same_changes(tmp_path
             for form in (str(scn), found["gtid_set"], found["checkpoint"]):
                 rows = [row(line) for line in await tap.lines(since=form) if "row" in line]
                 assert rows == expected(scn + 1, 6), form
-        # The segment's position has a transaction without changes. It is no change that a consumer could lack.
+        # The segment's position has a transaction without changes. It is no change that a reader could lack.
         assert (await asked_json(tap, "/translate", since=f"{SOURCE}:1-4"))["scn"] == 4
 
 

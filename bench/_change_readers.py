@@ -28,7 +28,7 @@ _AT_ONCE: Final = 1 << 18
 
 
 @contextmanager
-def consumers(url: str, number: int) -> Iterator[int | None]:
+def change_readers(url: str, number: int) -> Iterator[int | None]:
     """Meanwhile so many connections follow the changes from now on. Yields their process.
 
     Raises AssertionError unless each of them got each change once.
@@ -41,12 +41,12 @@ def consumers(url: str, number: int) -> Iterator[int | None]:
     process = context.Process(target=_follow, args=(url, number, connected, ended))
     process.start()
     try:
-        assert connected.wait(_LONGEST_WAIT_S), "the consumers have no answer"
+        assert connected.wait(_LONGEST_WAIT_S), "the readers have no answer"
         yield process.pid
     finally:
         ended.set()
         process.join()
-    assert process.exitcode == 0, "a consumer hasn't got each change once"
+    assert process.exitcode == 0, "a reader hasn't got each change once"
 
 
 class Passage:
@@ -143,9 +143,9 @@ def _follow(url: str, number: int, connected: Event, ended: Event) -> None:
     while not ended.is_set():
         _take(poll, readers, buffer, passage)
     number_of_all, until = len(passage.chunks), time.monotonic() + _LONGEST_WAIT_S
-    assert number_of_all, "the consumers got nothing"
+    assert number_of_all, "the readers got nothing"
     while any(reader.taken < number_of_all for reader in readers.values()):
-        assert time.monotonic() < until, "a consumer hasn't got all"
+        assert time.monotonic() < until, "a reader hasn't got all"
         _take(poll, readers, buffer, passage)
 
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from bench._consumers import Passage
+from bench._change_readers import Passage
 
 COLUMNS = pa.schema({"small_0": pa.struct({"id": pa.int64(), "n": pa.int64()})})
 HEAD = COLUMNS.serialize().to_pybytes()

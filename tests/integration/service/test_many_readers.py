@@ -1,4 +1,4 @@
-"""A hundred consumers of one relay each have each change once, though they stall or die and the primary changes."""
+"""A hundred readers of one relay each have each change once, though they stall or die and the primary changes."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.servers.awaiting import WITHIN_S
 from tests.servers.mysql import MysqlFactory
 from tests.servers.web import Web, web
 
-CONSUMERS = 100
+READERS = 100
 HALF = 150  # transactions before the primary goes, and after
 LAST = 2 * HALF
 
@@ -39,7 +39,7 @@ def write(server: MysqlServer, first: int, last: int) -> None:
 
 
 @dataclass
-class Consumer:
+class Reader:
     """One with a checkpoint, and the rows that it has by then."""
 
     since: str
@@ -72,59 +72,59 @@ class Consumer:
         raise AssertionError("the stream ended")
 
 
-async def killed_again_and_again(consumer: Consumer, url: str, some: random.Random) -> None:
-    while not await consumer.read(url, lines=some.randint(60, 240)):
+async def killed_again_and_again(reader: Reader, url: str, some: random.Random) -> None:
+    while not await reader.read(url, lines=some.randint(60, 240)):
         pass
 
 
-async def switching(consumer: Consumer, url: str, other: str, has_failed_over: asyncio.Event) -> None:
+async def switching(reader: Reader, url: str, other: str, has_failed_over: asyncio.Event) -> None:
     """Goes to another relay, with another journal, by the GTID set of its checkpoint."""
-    assert not await consumer.read(url, lines=20)
+    assert not await reader.read(url, lines=20)
     await has_failed_over.wait()
     async with aiohttp.ClientSession() as session:
-        async with session.get(f"{url}/translate", params={"since": consumer.since}) as answer:
-            consumer.since = (await answer.json())["gtid_set"]
-        wanted = {"gtid_set": consumer.since, "through": "journal"}
+        async with session.get(f"{url}/translate", params={"since": reader.since}) as answer:
+            reader.since = (await answer.json())["gtid_set"]
+        wanted = {"gtid_set": reader.since, "through": "journal"}
         async with session.get(f"{other}/applied", params=wanted) as answer:
             assert answer.status == 200, await answer.text()
-    assert await consumer.read(other)
+    assert await reader.read(other)
 
 
 @dataclass
 class Crowd:
-    """The consumers, and what they wait for."""
+    """The readers, and what they wait for."""
 
     some: random.Random
     held: asyncio.Event = field(default_factory=asyncio.Event)
     has_failed_over: asyncio.Event = field(default_factory=asyncio.Event)
-    consumers: list[Consumer] = field(default_factory=list)
+    readers: list[Reader] = field(default_factory=list)
     tasks: list[asyncio.Task[object]] = field(default_factory=list)
 
     def begin(self, relay: Web, other: Web, places: list[str]) -> None:
-        for number in range(CONSUMERS):
-            consumer = Consumer(self.some.choice(places))
-            self.consumers.append(consumer)
-            self.tasks.append(asyncio.create_task(self._way(number, consumer, relay, other)))
+        for number in range(READERS):
+            reader = Reader(self.some.choice(places))
+            self.readers.append(reader)
+            self.tasks.append(asyncio.create_task(self._way(number, reader, relay, other)))
 
-    async def _way(self, number: int, consumer: Consumer, relay: Web, other: Web) -> None:
+    async def _way(self, number: int, reader: Reader, relay: Web, other: Web) -> None:
         if number == 0:
-            await switching(consumer, relay.url, other.url, self.has_failed_over)
+            await switching(reader, relay.url, other.url, self.has_failed_over)
         elif number % 4 == 1:
-            await killed_again_and_again(consumer, relay.url, self.some)
+            await killed_again_and_again(reader, relay.url, self.some)
         else:
-            assert await consumer.read(relay.url, held=self.held if number % 4 == 2 else None)
+            assert await reader.read(relay.url, held=self.held if number % 4 == 2 else None)
 
     def untrue(self) -> Iterator[str]:
-        """What a consumer hasn't, or has twice, or out of order, or in parts."""
-        for number, consumer in enumerate(self.consumers):
-            first = consumer.rows[0][0]
-            if consumer.rows != [row for n in range(first, LAST + 1) for row in rows_of(n)]:
-                gaps = [(a, b) for a, b in pairwise(consumer.rows) if not a < b or b[0] > a[0] + 1]
-                yield f"{number}: from {first}, {len(consumer.rows)} rows, {gaps[:3]}"
+        """What a reader hasn't, or has twice, or out of order, or in parts."""
+        for number, reader in enumerate(self.readers):
+            first = reader.rows[0][0]
+            if reader.rows != [row for n in range(first, LAST + 1) for row in rows_of(n)]:
+                gaps = [(a, b) for a, b in pairwise(reader.rows) if not a < b or b[0] > a[0] + 1]
+                yield f"{number}: from {first}, {len(reader.rows)} rows, {gaps[:3]}"
 
 
 @pytest.mark.full
-async def test_each_of_a_hundred_consumers_has_each_change_once_over_a_failover(
+async def test_each_of_a_hundred_readers_has_each_change_once_over_a_failover(
     mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failover, "SERVERS_EVERY_S", 0.05)
@@ -163,4 +163,4 @@ async def test_each_of_a_hundred_consumers_has_each_change_once_over_a_failover(
         await service.stop()
         await another.stop()
     assert list(crowd.untrue()) == []
-    assert {consumer.rows[0][0] for consumer in crowd.consumers} >= {1}
+    assert {reader.rows[0][0] for reader in crowd.readers} >= {1}
