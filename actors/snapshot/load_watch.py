@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from actors.source.connection import Source
+from actors.source.connection import KeptSource
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
 from pipeline.source.throttle import UNBOUNDED, Debt, Load, SourceLimits, pay_debt, reached_limit
@@ -28,7 +28,7 @@ class SourceWatch:
     def __init__(self, settings: ServerSettings, bounds: SourceLimits) -> None:
         self._settings = settings
         self._bounds = bounds
-        self._source: Source | None = None
+        self._source = KeptSource()
         self._load = Load()
         self._debt = Debt(0, monotonic())
         # What the last chunk of a snapshot with a rate of its own may read, and the debt of all such chunks.
@@ -75,8 +75,7 @@ class SourceWatch:
                     await tell(reason)
                 await self._next_look()
         finally:
-            if self._source is not None:
-                self._source.close()
+            self._source.close()
 
     def _judge(self) -> str | None:
         """Returns why the source has enough to do, or None."""
@@ -99,8 +98,8 @@ class SourceWatch:
 
     async def _look(self) -> Load:
         try:
-            self._source = await Source.reuse(self._source, self._settings)
-            return await self._source.load(lag=bool(self._bounds.replica_lag_s))
+            source = await self._source.connect(self._settings)
+            return await source.load(lag=bool(self._bounds.replica_lag_s))
         except Transient as failure:
             log.info("the source's load is unknown", error=str(failure))
             return self._load

@@ -99,18 +99,6 @@ class Source:
         await source._open()
         return source
 
-    @staticmethod
-    async def reuse(source: "Source | None", settings: ServerSettings) -> "Source":
-        """The connection that there is, or a new one in its place where it isn't usable or leads elsewhere.
-
-        Raises as `connect` does.
-        """
-        if source is not None:
-            if source.usable and source.settings == settings:
-                return source
-            source.close()
-        return await Source.connect(settings)
-
     async def _open(self) -> None:
         timeout_s = max(1, int(self.settings.read_timeout_s))
         with translate_errors(f"connecting to {self.settings.host}:{self.settings.port}"):
@@ -424,6 +412,30 @@ class Source:
     def _patience_s(self) -> float:
         """How long an answer, or the next piece of one, is waited for."""
         return self.settings.read_timeout_s + _GRACE_S
+
+
+class KeptSource:
+    """A connection that is kept from one question to the next."""
+
+    def __init__(self) -> None:
+        self._source: Source | None = None
+
+    async def connect(self, settings: ServerSettings) -> Source:
+        """The connection that there is, or a new one in its place where it isn't usable or leads elsewhere.
+
+        Raises as `Source.connect` does.
+        """
+        kept = self._source
+        if kept is None or not kept.usable or kept.settings != settings:
+            self.close()
+            kept = self._source = await Source.connect(settings)
+        return kept
+
+    def close(self) -> None:
+        """Close it without ado, if there is one."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
 
 
 class QueryResult:

@@ -20,7 +20,7 @@ import structlog
 
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
-from actors.source.connection import Source
+from actors.source.connection import KeptSource
 from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings, SourceSettings
 from pipeline.errors import Definite, Transient
@@ -59,7 +59,7 @@ class AppliedWatch:
         # Of those who have no answer yet.
         self._futures: dict[int, asyncio.Future[Answer | NotYetApplied]] = {}
         self._where: SourceSettings = settings.source
-        self._source: Source | None = None
+        self._source = KeptSource()
         self._unconfirmed: set[int] = set()
         self._confirming: asyncio.Task[None] | None = None
         metrics.watch(catalogue.WAITS, partial(len, self._waiters))
@@ -127,7 +127,7 @@ class AppliedWatch:
         if self._confirming is not None:
             self._confirming.cancel()
             await asyncio.wait({self._confirming})
-        self._leave()
+        self._source.close()
         for number in tuple(self._futures):
             self._waiters.withdraw(number)
             future = self._futures.pop(number)
@@ -155,18 +155,11 @@ class AppliedWatch:
         while self._unconfirmed:
             waiters, self._unconfirmed = self._unconfirmed, set()
             try:
-                self._source = await Source.reuse(self._source, self._where)
-                executed = await self._source.executed()
-                replica = self._waiters.lack(executed, waiters) and (
-                    await self._source.as_replica() is not None
-                )
+                source = await self._source.connect(self._where)
+                executed = await source.executed()
+                replica = self._waiters.lack(executed, waiters) and await source.as_replica() is not None
             except (Transient, Definite) as failure:
-                self._leave()
+                self._source.close()
                 log.info("the source doesn't say what it has executed", error=str(failure))
             else:
                 self._give(self._waiters.executed_found(executed, waiters, replica=replica))
-
-    def _leave(self) -> None:
-        if self._source is not None:
-            self._source.close()
-            self._source = None

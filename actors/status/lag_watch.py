@@ -17,7 +17,7 @@ from actors.binlog_reader import BinlogReader
 from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
 from actors.runtime.metrics import Metrics
-from actors.source.connection import Source
+from actors.source.connection import KeptSource, Source
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SourceSettings
 from pipeline.errors import Definite, Transient
@@ -41,7 +41,7 @@ class LagWatch:
         self._settings = settings
         self._actors = actors
         self._metrics = metrics
-        self._source: Source | None = None
+        self._source = KeptSource()
 
     async def run(self) -> None:
         """Look now and then, until cancelled."""
@@ -53,16 +53,15 @@ class LagWatch:
                 await self._look()
                 await asyncio.sleep(LAG_EVERY_S)
         finally:
-            self._close()
+            self._source.close()
 
     async def _look(self) -> None:
         try:
             reader = self._reader
             where = self._settings if reader is None else reader.source
-            self._source = await Source.reuse(self._source, where)
-            await self._compare(self._source)
+            await self._compare(await self._source.connect(where))
         except (Transient, Definite) as failure:
-            self._close()
+            self._source.close()
             self._metrics.set(catalogue.SOURCE_UP, 0)
             log.info("the source's position is unknown", error=str(failure))
         else:
@@ -88,11 +87,6 @@ class LagWatch:
         newest = self._metrics.value(catalogue.SOURCE_COMMIT) or self._metrics.value(catalogue.SEALED_COMMIT)
         purged_at = binlog_retention.purged_at(time.time(), kept, newest or math.nan, behind=lag > 0)
         self._metrics.set(catalogue.PURGE, purged_at)
-
-    def _close(self) -> None:
-        if self._source is not None:
-            self._source.close()
-            self._source = None
 
     @property
     def _reader(self) -> BinlogReader | None:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from actors.snapshot.connection_pool import SourcePool
-from actors.source.connection import Source
+from actors.source.connection import KeptSource, Source
 from actors.source.errors import AccessDenied, StatementOutdated
 from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.config.settings import SourceSettings, TlsMode, TlsSettings
@@ -83,16 +83,18 @@ async def test_login_with_and_without_tls(mysql_factory: MysqlFactory, mode: Tls
 
 async def test_a_connection_is_kept_as_long_as_it_is_usable_and_leads_there(mysql: MysqlServer) -> None:
     where = settings(mysql, mysql.create_capture_user())
-    first = await Source.reuse(None, where)
-    assert await Source.reuse(first, where) is first
+    kept = KeptSource()
+    first = await kept.connect(where)
+    assert await kept.connect(where) is first
     first.close()
-    second = await Source.reuse(first, where)
+    second = await kept.connect(where)
     elsewhere = replace(where, read_timeout_s=3.0)
-    third = await Source.reuse(second, elsewhere)
+    third = await kept.connect(elsewhere)
     assert len({first, second, third}) == 3
     assert not second.usable
-    assert await Source.reuse(third, elsewhere) is third
-    third.close()
+    assert await kept.connect(elsewhere) is third
+    kept.close()
+    assert not third.usable
 
 
 async def test_a_wrong_password_may_be_just_being_changed(mysql: MysqlServer) -> None:
