@@ -73,9 +73,8 @@ class DatabusRelay:
 
     def handlers(self) -> dict[str, Handler]:
         """Returns what answers each route."""
-        answers: dict[str, Callable[[Mapping[str, str]], Any]] = {
+        answers: dict[str, Callable[[], Any]] = {
             "databus_sources": self._sources,
-            "databus_register": self._register,
             "databus_inbound": self._inbound,
             "databus_inbound_sources": self._sources_counted,
             "databus_outbound": self._outbound,
@@ -86,9 +85,13 @@ class DatabusRelay:
             "databus_inbound_source": self._sealed_of,
             "databus_outbound_source": lambda table: self._readers.sent[table],
         }
-        handlers = {name: self._said(self._in_json(answer)) for name, answer in answers.items()}
-        counts = {name: self._said(self._counted(count)) for name, count in of_one.items()}
-        return {**handlers, **counts, "databus_stream": self._said(self._stream)}
+        handlers: dict[str, Handler] = {
+            **{name: self._in_json(answer) for name, answer in answers.items()},
+            **{name: self._counted(count) for name, count in of_one.items()},
+            "databus_register": self._register,
+            "databus_stream": self._stream,
+        }
+        return {name: self._said(handler) for name, handler in handlers.items()}
 
     def _said(self, handler: Handler) -> Handler:
         """Answers with Databus' headers."""
@@ -106,9 +109,12 @@ class DatabusRelay:
 
         return handle
 
-    def _in_json(self, answer: Callable[[Mapping[str, str]], Any]) -> Handler:
+    def _in_json(self, answer: Callable[[], Any]) -> Handler:
+        """Answers a request without parameters."""
+
         async def handle(request: web.Request) -> web.Response:
-            return web.json_response(await self._tap.work(lambda: answer(request.query)))
+            check_names(request.query.keys() - IGNORED)
+            return web.json_response(await self._tap.work(answer))
 
         return handle
 
@@ -173,18 +179,20 @@ class DatabusRelay:
             page.end(journal.entry(last).last_scn)
         yield page
 
-    def _sources(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
-        check_names(parameters.keys() - IGNORED)
+    def _sources(self) -> list[dict[str, Any]]:
         return [{"name": str(table), "id": source_id(table)} for table in sorted(self._captured())]
 
-    def _register(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
-        check_names(parameters.keys() - IGNORED, "sources", "version")
+    async def _register(self, request: web.Request) -> web.Response:
+        check_names(request.query.keys() - IGNORED, "sources", "version")
+        named, version = request.query.get("sources"), request.query.get("version")
+        return web.json_response(await self._tap.work(lambda: self._schemas(named, version)))
+
+    def _schemas(self, named: str | None, version: str | None) -> list[dict[str, Any]]:
+        """Returns the columns of these sources' rows, of all sources without any; of one version if it is named."""
         journal, there = self._tap.sealed()
         last = journal.entry(there.last)
         known = self._tap.tables(last)
-        named = parameters.get("sources")
         tables = find_sources(split_names(named), known) if named else sorted(known)
-        version = parameters.get("version")
         found = [each for each in journal.schemas() if each.table in tables]
         if concealed := last.protected.keys() & set(tables):
             # The journal also has the columns as the source has them, which the rules exclude.
@@ -200,8 +208,7 @@ class DatabusRelay:
         found.sort(key=lambda each: (each.table, each == known[each.table]))
         return [_registered(schema) for schema in found]
 
-    def _inbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        check_names(parameters.keys() - IGNORED)
+    def _inbound(self) -> dict[str, Any]:
         journal, there = self._tap.sealed()
         first, last = journal.entry(there.first), journal.entry(there.last)
         return {
@@ -214,8 +221,7 @@ class DatabusRelay:
             "timestampMaxScnEvent": _last_ms(last),
         }
 
-    def _sources_counted(self, parameters: Mapping[str, str]) -> list[int]:
-        check_names(parameters.keys() - IGNORED)
+    def _sources_counted(self) -> list[int]:
         return [source_id(table) for table in sorted(self._captured())]
 
     def _sealed_of(self, table: TableId) -> int | None:
@@ -224,8 +230,7 @@ class DatabusRelay:
             return None
         return int(self._metrics.total(catalogue.JOURNAL_ROWS, table=str(table)))
 
-    def _outbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        check_names(parameters.keys() - IGNORED)
+    def _outbound(self) -> dict[str, Any]:
         return {
             "dimension": "total",
             "numDataEvents": int(self._metrics.total(catalogue.CHANGES_ROWS)),
@@ -237,8 +242,7 @@ class DatabusRelay:
         journal, there = self._tap.sealed()
         return self._tap.tables(journal.entry(there.last))
 
-    def _buffer(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        check_names(parameters.keys() - IGNORED)
+    def _buffer(self) -> dict[str, Any]:
         journal, there = self._tap.sealed()
         first, last = journal.entry(there.first), journal.entry(there.last)
         return {
