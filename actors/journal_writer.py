@@ -28,7 +28,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
-from pipeline.config.column_protection import UNPROTECTED, Protection
+from pipeline.config.column_protection import Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal import step as journal_writer
@@ -90,8 +90,8 @@ class JournalWriter(Actor[ToJournalWriter]):
         store: JournalStore,
         recovered: Recovered,
         ports: JournalWriterPorts,
-        rules: tuple[LakeRule, ...] = (),
-        protection: Protection = UNPROTECTED,
+        rules: tuple[LakeRule, ...],
+        protection: Protection,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._store = store

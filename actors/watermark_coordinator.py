@@ -19,7 +19,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.snapshot.snapshot_metrics import SnapshotMetrics
-from pipeline.config.column_protection import UNPROTECTED, Protection
+from pipeline.config.column_protection import Protection
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
@@ -82,7 +82,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         unread: Mapping[TableId, pa.RecordBatch | None] = NO_KEYS,
         *,
         has_lake: bool = True,
-        protection: Protection = UNPROTECTED,
+        protection: Protection,
         captured: TableFilter = ALL_TABLES,
     ) -> None:
         super().__init__(mailbox, metrics)

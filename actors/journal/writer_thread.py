@@ -10,7 +10,7 @@ from typing import assert_never
 
 from actors.journal.files import NoRoom
 from actors.journal.store import JournalStore
-from pipeline.config.column_protection import UNPROTECTED, Protection
+from pipeline.config.column_protection import Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal import segment as segments
@@ -26,7 +26,7 @@ class WriterThread:
     store: JournalStore
     settings: JournalSettings
     rules: tuple[LakeRule, ...]
-    protection: Protection = UNPROTECTED
+    protection: Protection
 
     def do(self, work: Work) -> Worked:
         """Does all of it, or as much as there's room for; then the reserve is deleted. Blocks."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config.column_protection import UNPROTECTED, Protection
+from pipeline.config.column_protection import Protection
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -66,7 +66,7 @@ _KEYED, _KEYLESS, _BEFORE = map(np.int8, (0, len(ImageKind), len(_LETTERS) - 1))
 _UPDATES = (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER)
 
 
-def uncapturable(schema: TableSchema, protection: Protection = UNPROTECTED) -> str | None:
+def uncapturable(schema: TableSchema, protection: Protection) -> str | None:
     """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
     # Engines that read the file, such as Spark, ignore the case of names.
     names = (*META.names, SOURCE.name)

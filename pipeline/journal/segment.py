@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config.column_protection import UNPROTECTED, Protection
+from pipeline.config.column_protection import Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.journal.change_rows import ChangeRun, change_tables, chunk_table
@@ -234,8 +234,8 @@ def has_one_order(type_: pa.DataType) -> bool:
 def segment_tables(
     segment: int,
     parts: Iterable[ChangePart | ChunkPart],
-    rules: tuple[LakeRule, ...] = (),
-    protection: Protection = UNPROTECTED,
+    rules: tuple[LakeRule, ...],
+    protection: Protection,
 ) -> tuple[SegmentTable, ...]:
     """One table for each table version and kind of file, in order of first appearance; none of them is empty.
 
@@ -270,7 +270,7 @@ def seal(
     files: tuple[File, ...],
     before: Checkpoint | None,
     sealed_at: int,
-    protection: Protection = UNPROTECTED,
+    protection: Protection,
 ) -> Entry:
     """The entry of a segment that ends with the last append's checkpoint; `before` is that of the last one."""
     parts = parts_of_appends(appends)

@@ -8,6 +8,7 @@ from actors.journal_writer import JournalWriter, JournalWriterPorts
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.config.settings import JournalSettings
 from pipeline.journal.applied.progress import JournalProgress
 from pipeline.messages.inboxes import ToJournalWriter
@@ -38,7 +39,9 @@ class House:
             Sender(chunks, self.chunks),
             self.applied.append,
         )
-        self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), ports)
+        self.writer = JournalWriter(
+            self.mailbox, self.metrics, settings, store, store.recover(), ports, (), UNPROTECTED
+        )
         self.store = store
         self.task = asyncio.create_task(self.writer.run())
 

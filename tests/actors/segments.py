@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from actors.journal.store import JournalStore
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
@@ -90,12 +91,16 @@ def seal(store: JournalStore, number: int, content: int | None = None) -> Entry:
     whole = append(number if content is None else content, chunk=True)
     changes, chunk = whole.parts
     assert isinstance(changes, ChangePart)
-    ahead = store.write(number, journal.segment_tables(number, [_cut(changes, 0, ROWS // 2)]))
+    ahead = store.write(
+        number, journal.segment_tables(number, [_cut(changes, 0, ROWS // 2)], (), UNPROTECTED)
+    )
     rest = store.write(
-        number, journal.segment_tables(number, [_cut(changes, ROWS // 2, ROWS), chunk]), len(ahead)
+        number,
+        journal.segment_tables(number, [_cut(changes, ROWS // 2, ROWS), chunk], (), UNPROTECTED),
+        len(ahead),
     )
     before = moved(number - 1).checkpoint if number > 1 else None
-    entry = journal.seal(number, [whole], (*ahead, *rest), before, sealed_at=COMMIT_TIME + number)
+    entry = journal.seal(number, [whole], (*ahead, *rest), before, COMMIT_TIME + number, UNPROTECTED)
     store.publish(entry)
     return entry
 

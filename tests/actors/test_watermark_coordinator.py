@@ -10,6 +10,7 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.watermark_coordinator import CoordinatorPorts, WatermarkCoordinator
 from pipeline import metrics as catalogue
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.coordinator.state import Overlapping
 from pipeline.messages.binlog import LogAdvanced, PauseReading
 from pipeline.messages.changes import MirrorInvalidated, TableStopped
@@ -56,7 +57,14 @@ class House:
         )
         mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.coordinator = WatermarkCoordinator(
-            mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), ports, captured=captured
+            mailbox,
+            self.metrics,
+            checkpoint,
+            LIMITS,
+            Overlapping(4),
+            ports,
+            protection=UNPROTECTED,
+            captured=captured,
         )
 
     async def first_chunk(self) -> ReadChunk:

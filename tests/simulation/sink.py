@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.config.settings import LakeSettings
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry, File, FileKind
@@ -134,10 +135,10 @@ class Segments:
         if not self._appends:
             return
         number = len(self.entries) + 1
-        tables = journal.segment_tables(number, journal.parts_of_appends(self._appends))
+        tables = journal.segment_tables(number, journal.parts_of_appends(self._appends), (), UNPROTECTED)
         files = tuple(self._file(number, place, each) for place, each in enumerate(tables))
         before = self.entries[-1].checkpoint if self.entries else None
-        self.entries.append(journal.seal(number, self._appends, files, before, 0))
+        self.entries.append(journal.seal(number, self._appends, files, before, 0, UNPROTECTED))
         self.streams.append(tuple(self._messages(number, files)))
         checkpoint = self._appends[-1].checkpoint
         self.views[number] = {

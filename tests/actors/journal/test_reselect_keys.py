@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from actors.journal.reselect_keys import unread_rows_keys
 from actors.journal.store import JournalStore
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import Append, ChangePart
@@ -36,9 +37,9 @@ def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> Entry:
     changes = lacking(number, *partial)
     scn = changes.first_scn
     checkpoint = Checkpoint(position(number), scn, {WIDE.table: WIDE}, unread={WIDE.table: mark})
-    files = store.write(number, journal.segment_tables(number, [changes]))
+    files = store.write(number, journal.segment_tables(number, [changes], (), UNPROTECTED))
     before = Checkpoint(position(number - 1), scn - 1)
-    entry = journal.seal(number, [Append((changes,), checkpoint)], files, before, COMMIT_TIME)
+    entry = journal.seal(number, [Append((changes,), checkpoint)], files, before, COMMIT_TIME, UNPROTECTED)
     store.publish(entry)
     return entry
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.journal import segment_file
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.journal.entry import FileKind
 from pipeline.journal.segment import SegmentTable, segment_tables
 from tests.actors.segments import ITEMS, append
@@ -24,7 +25,7 @@ def test_its_bytes_and_digest_are_told(rows: int) -> None:
 
 
 def test_changes_come_back_as_they_were() -> None:
-    for table in segment_tables(1, append(1, chunk=True).parts):
+    for table in segment_tables(1, append(1, chunk=True).parts, (), UNPROTECTED):
         file = io.BytesIO()
         segment_file.write_parquet(file, table)
         assert pq.read_table(file).equals(table.rows)

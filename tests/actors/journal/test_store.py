@@ -19,6 +19,7 @@ import pytest
 from actors.journal import store as journal_store
 from actors.journal.files import LocalFiles
 from actors.journal.store import JournalReader, JournalStore, Removed
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import segment as journal
 from pipeline.journal.consumer_names import CONSUMERS
@@ -245,7 +246,7 @@ def test_a_lake_whose_file_is_damaged_may_have_lost_each_scan(store: JournalStor
         scanned=frozenset({ITEMS.table}),
         snapshots=(Snapshot("s1", {ITEMS.table: Completed(Progress())}),),
     )
-    store.publish(journal.seal(1, [replace(moved(1), checkpoint=scanned)], (), None, sealed_at=LATER))
+    store.publish(journal.seal(1, [replace(moved(1), checkpoint=scanned)], (), None, LATER, UNPROTECTED))
     damaged.write_text("{")
     store.forget_consumer("lake")
     assert store.consumers.all() == {}
@@ -280,9 +281,9 @@ def test_a_consumer_that_comes_while_segments_go_finds_what_it_saw(
 
 def test_schemas_go_with_the_last_segment_that_names_them(store: JournalStore) -> None:
     other = replace(ITEMS, table=TableId("shop", "other"))
-    tables = journal.segment_tables(1, [part(1, 0, 5, other)])
+    tables = journal.segment_tables(1, [part(1, 0, 5, other)], (), UNPROTECTED)
     sealed = journal.seal(
-        1, [replace(moved(1), parts=(part(1, 0, 5, other),))], store.write(1, tables), None, 5
+        1, [replace(moved(1), parts=(part(1, 0, 5, other),))], store.write(1, tables), None, 5, UNPROTECTED
     )
     store.publish(sealed)
     seal(store, 2)
@@ -344,7 +345,7 @@ def test_two_journals_have_two_identities(store: JournalStore, tmp_path: Path) -
 
 
 def test_a_segment_without_files(store: JournalStore) -> None:
-    entry = journal.seal(1, [moved(1)], store.write(1, ()), None, sealed_at=5)
+    entry = journal.seal(1, [moved(1)], store.write(1, ()), None, 5, UNPROTECTED)
     store.publish(entry)
     assert store.recover().last == entry
     assert list((store.directory / "segments").iterdir()) == []

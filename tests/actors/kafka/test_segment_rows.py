@@ -15,6 +15,7 @@ from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
 from actors.kafka.batches import MessageBatches
 from actors.kafka.segment_rows import SegmentRows
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -61,8 +62,8 @@ def entry(store: JournalStore) -> Entry:
         chunk(4, 5, first=False),
     )
     sealed = Append(parts, Checkpoint(position(0), scn=5, schemas={ITEMS.table: ITEMS}))
-    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
-    store.publish(journal.seal(1, [sealed], files, None, 0))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]), (), UNPROTECTED))
+    store.publish(journal.seal(1, [sealed], files, None, 0, UNPROTECTED))
     return store.entry(1)
 
 
@@ -108,8 +109,8 @@ def test_tables_that_may_share_a_topic_are_read_in_step(
     ]
     checkpoint = Checkpoint(position(3), scn=40, schemas={each.table: each for each in (ITEMS, ORDERS)})
     sealed = Append(tuple(parts), checkpoint)
-    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
-    store.publish(journal.seal(1, [sealed], files, None, 0))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]), (), UNPROTECTED))
+    store.publish(journal.seal(1, [sealed], files, None, 0, UNPROTECTED))
     entry = store.entry(1)
     in_step = list(SegmentRows(store).rows(entry, Portion(1, 40, 30), lambda _: "both"))
     read = [[place for each in parts for place in places(each)] for parts in in_step]
@@ -140,9 +141,10 @@ def test_a_number_of_rows_in_step_means_the_same_rows_however_many_are_read_at_o
         journal.seal(
             1,
             [sealed],
-            store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]))),
+            store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]), (), UNPROTECTED)),
             None,
             0,
+            UNPROTECTED,
         )
     )
     entry, portion = store.entry(1), Portion(1, 1, 10)
@@ -163,8 +165,8 @@ def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
     wider = replace(ITEMS, columns=(Column("id", Integer(8, unsigned=True), nullable=False),))
     parts = [part(n, 0, 3, wider if n % 2 else ITEMS) for n in range(5)]
     sealed = Append(tuple(parts), Checkpoint(position(5), scn=50, schemas={ITEMS.table: ITEMS}))
-    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
-    store.publish(journal.seal(1, [sealed], files, None, 0))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]), (), UNPROTECTED))
+    store.publish(journal.seal(1, [sealed], files, None, 0, UNPROTECTED))
     entry, rows = store.entry(1), SegmentRows(store)
     assert len(entry.files) == 2
     portions = rows.plan(entry, 0, Capacity(6), split=False)
@@ -212,11 +214,13 @@ def sealed_with_early_files(
     segment = store.last_segment() + 1
     parts = [each.part(number) for number, each in enumerate(of)]
     ahead = [number for number in range(at) if (of[number].version, of[number].kind) in early]
-    files = store.write(segment, journal.segment_tables(segment, [parts[number] for number in ahead]))
+    files = store.write(
+        segment, journal.segment_tables(segment, [parts[number] for number in ahead], (), UNPROTECTED)
+    )
     rest = [part for number, part in enumerate(parts) if number not in ahead]
-    files += store.write(segment, journal.segment_tables(segment, rest), len(files))
+    files += store.write(segment, journal.segment_tables(segment, rest, (), UNPROTECTED), len(files))
     sealed = Append(tuple(parts), Checkpoint(position(0), scn=100, schemas={ITEMS.table: ITEMS}))
-    store.publish(journal.seal(segment, [sealed], files, None, 0))
+    store.publish(journal.seal(segment, [sealed], files, None, 0, UNPROTECTED))
     return store.entry(segment)
 
 
@@ -431,8 +435,8 @@ def test_what_a_verification_read_is_for_no_topic(store: JournalStore) -> None:
         replace(part(2, 0, 10), first_scn=4),
     )
     sealed = Append(parts, Checkpoint(position(0), scn=4, schemas={ITEMS.table: ITEMS}))
-    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
-    store.publish(journal.seal(1, [sealed], files, None, 0))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]), (), UNPROTECTED))
+    store.publish(journal.seal(1, [sealed], files, None, 0, UNPROTECTED))
     entry, rows = store.entry(1), SegmentRows(store)
     assert len(entry.files) == 3
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from actors.journal.store import JournalReader
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.segment import segment_tables
 from pipeline.messages.changes import ChangesVerified
@@ -140,7 +141,7 @@ async def test_a_statement_that_began_before_the_metadata_was_set_keeps_its_plac
     said = await read_log(server, account, TableFilter((r"shop\.t",)), position, known)
     (changes,) = [each for each in said if isinstance(each, ChangesVerified)]
     parts = [ChangePart(each, changes.transactions, 1) for each in changes.tables]
-    (file,) = segment_tables(1, parts)
+    (file,) = segment_tables(1, parts, (), UNPROTECTED)
     assert [tuple(row.values()) for row in file.rows.select(["__scn", "id", "v"]).to_pylist()] == [
         (1, 7, 1), (2, 1, 2), (2, 7, 2), (3, 7, 3),
     ]  # fmt: skip

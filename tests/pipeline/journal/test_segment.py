@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
+from pipeline.config.column_protection import UNPROTECTED, Protection, ProtectionRule, Treatment
 from pipeline.config.secret import Secret
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, Tiers
@@ -50,6 +51,9 @@ KEYED = TableSchema(ITEMS, COLUMNS, key=(2, 1))
 KEYLESS = TableSchema(ITEMS, COLUMNS, key=())
 BY_NUMBER = TableSchema(TableId("shop", "counts"), COLUMNS, key=(1,))
 SEGMENT = 2**40
+
+tables_of = partial(journal.segment_tables, rules=(), protection=UNPROTECTED)
+seal = partial(journal.seal, protection=UNPROTECTED)
 
 Row = tuple[str | None, int, str]
 Key = tuple[str, int]
@@ -132,10 +136,10 @@ def chunk_of(rows: list[Row], first: bool, number: int = 3, scn: int = 9) -> Chu
 
 def test_rows_of_a_verification_are_in_a_file_of_their_own() -> None:
     read = replace(chunk_of([("x", 1, "a")], first=False), verifies=True)
-    (file,) = journal.segment_tables(7, [read])
+    (file,) = tables_of(7, [read])
     assert file.kind is FileKind.VERIFIED
     assert (file.rows["__chunk"].to_pylist(), file.rows["__scn"].to_pylist()) == (["s1"], [9])
-    kinds = [each.kind for each in journal.segment_tables(7, [read, chunk_of([("y", 2, "b")], first=False)])]
+    kinds = [each.kind for each in tables_of(7, [read, chunk_of([("y", 2, "b")], first=False)])]
     assert kinds == [FileKind.VERIFIED, FileKind.CHANGES]
 
 
@@ -271,11 +275,11 @@ def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_pla
 ) -> None:
     parts = [part_of([Change(0, None, (str(n), n, "a"))], KEYED, n) for n in range(1, 8)]
     chunk = chunk_of([("8", 8, "a"), ("9", 9, "a")], first=False, scn=5)
-    (whole,) = journal.segment_tables(SEGMENT, [*parts[:4], chunk, *parts[4:]])
+    (whole,) = tables_of(SEGMENT, [*parts[:4], chunk, *parts[4:]])
     assert whole.rows["value"].to_pylist() == ["1", "2", "3", "4", "8", "9", "5", "6", "7"]
     assert whole.rows.column("value").num_chunks == 3
     monkeypatch.setattr(journal, "IMAGES_TOGETHER", 2)
-    (two_by_two,) = journal.segment_tables(SEGMENT, [*parts[:4], chunk, *parts[4:]])
+    (two_by_two,) = tables_of(SEGMENT, [*parts[:4], chunk, *parts[4:]])
     assert two_by_two.rows.equals(whole.rows)
     assert two_by_two.rows.column("value").num_chunks == 5
 
@@ -297,12 +301,12 @@ def test_by_rule_an_update_has_a_row_of_what_it_found() -> None:
         Change(1, ("y", 2, "a"), None),
     ]
     rules = (LakeRule(TableFilter((".*",)), before_images=True),)
-    (table,) = journal.segment_tables(SEGMENT, [part_of(changes, KEYED)], rules)
+    (table,) = tables_of(SEGMENT, [part_of(changes, KEYED)], rules=rules)
     assert table.rows["__op"].to_pylist() == ["c", "b", "u", "d", "u", "d"]
     assert table.rows["value"].to_pylist() == ["x", "x", "y", "y", "y", "y"]
     assert table.rows["__ordinal"].to_pylist() == [0, 1, 2, 0, 1, 2]
     assert table.rows["__scn"].to_pylist() == [1, 1, 1, 2, 2, 2]
-    (table,) = journal.segment_tables(SEGMENT, [part_of(changes, KEYLESS)], rules)
+    (table,) = tables_of(SEGMENT, [part_of(changes, KEYLESS)], rules=rules)
     assert table.rows["__op"].to_pylist() == ["c", "d", "c", "d", "c", "d"]
 
 
@@ -314,7 +318,7 @@ def test_by_rule_a_first_snapshot_goes_to_the_changelog() -> None:
         change_rows.turn_chunks_into_changes(append, (LakeRule(TableFilter((".*",)), Tiers.MIRROR),))
         == append
     )
-    (table,) = journal.segment_tables(SEGMENT, change_rows.turn_chunks_into_changes(append, (rule,)).parts)
+    (table,) = tables_of(SEGMENT, change_rows.turn_chunks_into_changes(append, (rule,)).parts)
     assert table.kind is FileKind.CHANGES
     assert table.rows["__op"].to_pylist() == ["r", "c"]
 
@@ -330,12 +334,12 @@ def test_a_row_says_which_columns_it_lacks_and_its_file_that_there_is_such_a_row
     absent = IMAGE_FIELDS.field("absent")
     images = part.changes.images.set_column(3, absent, pa.array(lacking, absent.type))
     part = replace(part, changes=replace(part.changes, images=images))
-    (table,) = journal.segment_tables(SEGMENT, [part])
+    (table,) = tables_of(SEGMENT, [part])
     assert table.rows["__op"].to_pylist() == ["c", "u", "d"]
     assert table.rows["__absent"].to_pylist() == [None, ["value"], ["value"]]
     assert table.absent
     whole = part_of(changes, KEYED), chunk_of([("x", 1, "a")], first=True)
-    assert [table.absent for table in journal.segment_tables(SEGMENT, whole)] == [False, False]
+    assert [table.absent for table in tables_of(SEGMENT, whole)] == [False, False]
 
 
 def test_rows_of_several_tables_name_the_columns_that_they_lack_of_their_own() -> None:
@@ -349,7 +353,7 @@ def test_rows_of_several_tables_name_the_columns_that_they_lack_of_their_own() -
         images = images.set_column(3, absent, pa.array(bitmaps, absent.type))
         rows = pa.RecordBatch.from_pylist([{schema.key_names[-1]: n} for n in range(3)], schema.arrow)
         parts.append(ChangePart(TableChanges(schema, images, rows), run(3), 1))
-    tables = journal.segment_tables(SEGMENT, parts)
+    tables = tables_of(SEGMENT, parts)
     assert [table.rows["__absent"].to_pylist() for table in tables] == [
         [None, ["number"], ["value", "number"]],
         [["its value"], None, ["its value"]],
@@ -374,7 +378,7 @@ def test_images_that_lack_many_columns_become_rows_by_themselves(monkeypatch: py
             part = part_of([Change(n, None, ("x", n, "a")) for n in range(3)], KEYED, first)
             images = part.changes.images.set_column(3, absent, pa.array([bitmap] * 3, absent.type))
             parts.append(replace(part, changes=replace(part.changes, images=images)))
-        journal.segment_tables(SEGMENT, parts)
+        tables_of(SEGMENT, parts)
     assert made == [6, 6, 3, 3, 3, 3]
 
 
@@ -436,9 +440,9 @@ def test_an_update_torn_apart_is_refused(kinds: list[ImageKind], schema: TableSc
 def test_a_column_with_the_name_of_ours_is_refused_by_name(name: str) -> None:
     schema = TableSchema(ITEMS, (Column(name, Integer(4, unsigned=False), nullable=True),), key=())
     assert f"its column {name!r} has the name of a column that Tidemark adds" in str(
-        change_rows.uncapturable(schema)
+        change_rows.uncapturable(schema, UNPROTECTED)
     )
-    assert change_rows.uncapturable(KEYED) is None
+    assert change_rows.uncapturable(KEYED, UNPROTECTED) is None
 
 
 def test_a_chunk_of_a_first_snapshot_is_its_rows_alone() -> None:
@@ -489,14 +493,14 @@ def test_a_segment_has_one_table_for_each_version_and_kind_in_the_order_of_the_s
         Append((part_of([Change(0, None, ("6", 6, "a"))], newer, 6),), checkpoint(6)),
         Append((chunk_of([], first=False),), checkpoint(7)),
     ]
-    tables = journal.segment_tables(SEGMENT, journal.parts_of_appends(appends))
+    tables = tables_of(SEGMENT, journal.parts_of_appends(appends))
     assert [(table.schema, table.kind, table.rows.column("value").to_pylist()) for table in tables] == [
         (KEYED, FileKind.CHANGES, ["1", "2", "5"]),
         (other, FileKind.CHANGES, ["3"]),
         (KEYED, FileKind.ROWS, ["4"]),
         (newer, FileKind.CHANGES, ["6"]),
     ]
-    assert journal.segment_tables(SEGMENT, [chunk_of([], first=True)]) == ()
+    assert tables_of(SEGMENT, [chunk_of([], first=True)]) == ()
 
 
 def test_what_an_entry_says() -> None:
@@ -511,7 +515,7 @@ def test_what_an_entry_says() -> None:
             last,
         ),
     ]
-    entry = journal.seal(4, appends, (), checkpoint(10), sealed_at=1_700_000_000_500_000)
+    entry = seal(4, appends, (), checkpoint(10), sealed_at=1_700_000_000_500_000)
     assert (entry.segment, entry.first_scn, entry.last_scn, entry.transactions) == (4, 11, 13, 2)
     assert entry.checkpoint == last
     assert [(chunk.chunk.number, chunk.rows) for chunk in entry.chunks] == [(5, 1), (6, 0)]
@@ -519,7 +523,7 @@ def test_what_an_entry_says() -> None:
         1_700_000_000_000_000, 1_700_000_000_000_007, (1_700_000_000_000_000, 1_700_000_000_000_007)
     )
     assert entry.schemas == {schema.version: schema for schema in (KEYED, KEYLESS, captured)}
-    first = journal.seal(1, [Append((), checkpoint(3))], (), None, sealed_at=5)
+    first = seal(1, [Append((), checkpoint(3))], (), None, sealed_at=5)
     assert (first.first_scn, first.last_scn, first.transactions, first.commit_times) == (1, 3, 0, None)
 
 
@@ -527,16 +531,16 @@ def test_an_entry_names_the_tables_whose_stop_has_ended_in_it() -> None:
     dropped, still = TableId("shop", "dropped"), TableId("shop", "still")
     before = replace(checkpoint(3), stopped=dict.fromkeys((ITEMS, dropped, still), "so"))
     after = replace(checkpoint(4, schemas={ITEMS: KEYED, still: KEYED}), stopped={still: "so"})
-    assert journal.seal(2, [Append((), after)], (), before, sealed_at=5).resumed == (ITEMS,)
-    assert journal.seal(1, [Append((), after)], (), None, sealed_at=5).resumed == ()
+    assert seal(2, [Append((), after)], (), before, sealed_at=5).resumed == (ITEMS,)
+    assert seal(1, [Append((), after)], (), None, sealed_at=5).resumed == ()
 
 
 def test_an_entry_says_that_nothing_in_it_has_a_gtid() -> None:
     before, moved = checkpoint(3), replace(checkpoint(4), position=checkpoint(9).position)
     assert moved.position != before.position
     for after, stays in ((replace(moved, position=before.position), True), (moved, False)):
-        assert journal.seal(2, [Append((), after)], (), before, sealed_at=5).position_stays is stays
-    assert not journal.seal(1, [Append((), before)], (), None, sealed_at=5).position_stays
+        assert seal(2, [Append((), after)], (), before, sealed_at=5).position_stays is stays
+    assert not seal(1, [Append((), before)], (), None, sealed_at=5).position_stays
 
 
 def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> None:
@@ -546,16 +550,16 @@ def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> Non
         Append((part_of([Change(1, None, ("1", 1, "a"))], KEYED, 10), *chunks[:2]), checkpoint(12)),
         Append(tuple(chunks[2:]), checkpoint(14, mirrors={ITEMS: Filling(13)})),
     ]
-    entry = journal.seal(4, appends, (), checkpoint(9), sealed_at=5)
+    entry = seal(4, appends, (), checkpoint(9), sealed_at=5)
     assert [chunk.chunk.number for chunk in entry.chunks] == [2, 4]
-    tables = journal.segment_tables(SEGMENT, journal.parts_of_appends(appends))
+    tables = tables_of(SEGMENT, journal.parts_of_appends(appends))
     found = {table.kind: table.rows for table in tables}
     assert found[FileKind.ROWS].num_rows == 1
     assert found[FileKind.CHANGES]["__op"].to_pylist() == ["c", "r"]
     assert [chunk.version for chunk in entry.chunks] == [None, KEYED.version]
     # With the generation that all of them are of, all of them are there.
     whole = [*appends, Append((), checkpoint(15, mirrors={ITEMS: Filling(9)}))]
-    assert len(journal.seal(4, whole, (), checkpoint(9), sealed_at=5).chunks) == 4
+    assert len(seal(4, whole, (), checkpoint(9), sealed_at=5).chunks) == 4
 
 
 @given(st.lists(st.integers(0, 2**52), min_size=1, max_size=100))
@@ -564,7 +568,7 @@ def test_samples_of_commit_times(times: list[int]) -> None:
     transactions = Transactions((SOURCE,), np.zeros(len(times), np.int32), numbers, committed, committed)
     changes = part_of([Change(0, None, ("1", 1, "a"))], KEYED).changes
     appends = [Append((ChangePart(changes, transactions, 1),), checkpoint(len(times)))]
-    found = journal.seal(1, appends, (), None, 0).commit_times
+    found = seal(1, appends, (), None, 0).commit_times
     assert found is not None
     assert (found.oldest, found.newest) == (min(times), max(times))
     assert len(found.samples) == min(len(times), journal.COMMIT_TIME_SAMPLES)
@@ -585,7 +589,7 @@ def test_statements_are_in_the_entry_and_count_as_bytes() -> None:
         Append((), checkpoint(11), statements=(DROPPED,)),
         Append((), checkpoint(12), statements=(later,)),
     ]
-    assert journal.seal(4, appends, (), checkpoint(10), sealed_at=5).statements == (DROPPED, later)
+    assert seal(4, appends, (), checkpoint(10), sealed_at=5).statements == (DROPPED, later)
     assert waiting(*((100.0, append) for append in appends)).bytes == 2 * len("DROP DATABASE shop")
 
 
@@ -645,9 +649,7 @@ def rows_of(*values: str, schema: TableSchema = KEYED) -> AppendRows:
 
 
 def values(parts: Iterable[ChangePart | ChunkPart]) -> list[str]:
-    return [
-        value for table in journal.segment_tables(SEGMENT, parts) for value in table.rows["value"].to_pylist()
-    ]
+    return [value for table in tables_of(SEGMENT, parts) for value in table.rows["value"].to_pylist()]
 
 
 def test_rows_that_were_kept_come_before_those_of_the_append_that_ends_their_transaction() -> None:
@@ -675,7 +677,7 @@ def test_what_is_written_ahead_leaves_nothing_in_memory_but_whose_it_was() -> No
     left = journal.drop_written_rows(unfinished)
     assert left.bytes == 0
     assert values(left.parts) == []
-    entry = journal.seal(
+    entry = seal(
         4, [journal.end_transaction(left, Append((), checkpoint(8)))], (), checkpoint(7), sealed_at=1
     )
     assert entry.transactions == 1
@@ -690,7 +692,7 @@ def test_rows_of_a_scan_are_kept_and_withdrawn_like_those_of_a_transaction() -> 
     ]
     unfinished = journal.add_rows(OpenTransactionRows(), AppendRows((begins, *chunks)))
     end = Append((), checkpoint(11))
-    (table,) = journal.segment_tables(SEGMENT, journal.end_transaction(unfinished, end).parts)
+    (table,) = tables_of(SEGMENT, journal.end_transaction(unfinished, end).parts)
     assert table.rows["__op"].to_pylist() == ["t", "r", "r"]
     assert table.rows["__scn"].to_pylist() == [9, 10, 11]
     assert table.rows["value"].to_pylist() == [None, "x", "y"]
@@ -698,7 +700,7 @@ def test_rows_of_a_scan_are_kept_and_withdrawn_like_those_of_a_transaction() -> 
     left = journal.drop_written_rows(unfinished)
     assert left.bytes == 0
     assert values(left.parts) == []
-    entry = journal.seal(4, [journal.end_transaction(left, end)], (), checkpoint(8), sealed_at=1)
+    entry = seal(4, [journal.end_transaction(left, end)], (), checkpoint(8), sealed_at=1)
     assert [(chunk.scn, chunk.rows) for chunk in entry.chunks] == [(9, 0), (10, 1), (11, 1)]
     withdrawn = replace(end, withdrawn=frozenset({ITEMS}))
     assert journal.end_transaction(left, withdrawn).parts == ()
@@ -753,7 +755,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
                     patch.setattr(journal, "AHEAD", 100)
                     small, parts = journal.split_early_parts(small)
                 at = small.appends[-1].checkpoint.scn
-                for table in journal.segment_tables(SEGMENT, parts):
+                for table in tables_of(SEGMENT, parts):
                     file = File(
                         str(len(rows)), table.schema.table, table.schema.version, table.kind, 0, 0, "", False
                     )
@@ -769,13 +771,13 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
             found.setdefault((version, kind), []).extend(table.to_pylist())
         return found
 
-    expected = journal.segment_tables(SEGMENT, journal.parts_of_appends(appends))
-    rest = journal.segment_tables(SEGMENT, journal.parts_of_appends(small.appends))
+    expected = tables_of(SEGMENT, journal.parts_of_appends(appends))
+    rest = tables_of(SEGMENT, journal.parts_of_appends(small.appends))
     kept = [(file.version, file.kind, rows[file]) for file in journal.files_of_segment(ahead, small.appends)]
     assert by_file([*kept, *((each.schema.version, each.kind, each.rows) for each in rest)]) == by_file(
         (each.schema.version, each.kind, each.rows) for each in expected
     )
-    whole, lean = (journal.seal(4, each, (), BEFORE, sealed_at=1) for each in (appends, small.appends))
+    whole, lean = (seal(4, each, (), BEFORE, sealed_at=1) for each in (appends, small.appends))
     assert lean == whole
     assert small.bytes == sum(of_part(part) for append in appends for part in append.parts)
 
@@ -836,7 +838,7 @@ def test_an_entry_names_what_readers_find_and_keeps_what_capture_knows() -> None
     text = manifest.to_json(entry, "journal")
     assert "planted" not in text
     assert manifest.from_json(text, "journal", entry.schemas.__getitem__) == entry
-    plain = journal.seal(1, [Append((part,), sealed)], (), None, 5)
+    plain = seal(1, [Append((part,), sealed)], (), None, 5)
     assert plain.stored_schemas == {ITEMS: KEYED}
     formats = [json.loads(manifest.to_json(each, "journal"))["format"] for each in (plain, entry)]
     assert formats == [manifest.FORMAT, manifest.PROTECTED_FORMAT]

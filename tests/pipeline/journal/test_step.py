@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.config.settings import JournalSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
@@ -52,7 +53,9 @@ class Story:
 
 
 def published(seal: Seal | Publish, size: int = 0) -> step.Published:
-    return step.Published(journal.seal(seal.segment, seal.waiting.appends, (), seal.before, 0), size)
+    return step.Published(
+        journal.seal(seal.segment, seal.waiting.appends, (), seal.before, 0, UNPROTECTED), size
+    )
 
 
 def told(orders: tuple[step.Order, ...]) -> tuple[step.ReportSealed, tuple[step.Order, ...]]:
@@ -62,7 +65,7 @@ def told(orders: tuple[step.Order, ...]) -> tuple[step.ReportSealed, tuple[step.
 
 
 def test_it_begins_behind_the_last_segment() -> None:
-    last = journal.seal(7, [append(1)], (), None, 0)
+    last = journal.seal(7, [append(1)], (), None, 0, UNPROTECTED)
     state = journal_writer.start(SETTINGS, (), last)
     assert (state.begun, state.checkpoint, state.last) == (7, append(1).checkpoint, last)
 
@@ -293,7 +296,7 @@ def test_nobody_waits_for_room_at_the_end() -> None:
 def test_what_nobody_was_told_to_do_breaks_an_invariant(fact: step.Fact) -> None:
     with pytest.raises(InvariantBroken):
         Story().after(fact)
-    entry = journal.seal(1, [Append((), Checkpoint(GtidSet()))], (), None, 0)
+    entry = journal.seal(1, [Append((), Checkpoint(GtidSet()))], (), None, 0, UNPROTECTED)
     with pytest.raises(InvariantBroken, match="segment 1 was published while"):
         Story().after(step.Published(entry, 0))
 

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
 from pipeline.journal.segment import seal
@@ -64,7 +65,7 @@ def entry_with_statements(*scns: int) -> Entry:
     statement = SchemaStatement(SchemaObject.TABLE, "shop", (), (), "ALTER TABLE t ADD c INT")
     parts = tuple(StatementPart(scn, None, 0, None, 1, statement) for scn in scns)
     append = Append((), Checkpoint(GtidSet(), scn=max(scns, default=1)), statements=parts)
-    return seal(1, [append], (), None, 0)
+    return seal(1, [append], (), None, 0, UNPROTECTED)
 
 
 def test_statements_are_planned_like_rows() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.journal.segment import segment_tables
 from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionsRead
@@ -269,7 +270,7 @@ def in_segment(said: list[FromVerifier]) -> list[list[tuple[int, int]]]:
     ]
     return [
         list(zip(table.rows["__scn"].to_pylist(), table.rows["__ordinal"].to_pylist(), strict=True))
-        for table in segment_tables(1, parts)
+        for table in segment_tables(1, parts, (), UNPROTECTED)
     ]
 
 
