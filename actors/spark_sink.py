@@ -302,8 +302,8 @@ class SparkSink(Actor[ToSparkSink]):
                 return await self._find_end()
             case spark_sink.FindTables(tables):
                 return await self._find_tables(self._up, tables)
-            case spark_sink.FindCursor(reported):
-                return await self._in_thread(self._place, reported)
+            case spark_sink.FindCursor():
+                return await self._in_thread(self._place, order)
             case spark_sink.ReadBatch(after, through):
                 await self._record_unseen()
                 if (lost := self._state.so_far.lost) != self._lost:  # a crash within the batch would hide it
@@ -313,11 +313,10 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.DeliverTable():
                 await self._record_unseen()  # the batch's own tables may have been found since it was read
                 return await self._deliver(self._up, order)
-            case spark_sink.ReportProgress(batch, reported, seconds, lost):
+            case spark_sink.ReportProgress(batch, reported, seconds, lost, brought):
                 self._measure_batch(batch, seconds)
-                await self._in_thread(
-                    self._journal.consumers.record_progress, LAKE_CONSUMER, batch.through, reported, lost
-                )
+                record = self._journal.consumers.record_progress
+                await self._in_thread(record, LAKE_CONSUMER, batch.through, reported, lost, brought)
                 self._lost = lost
                 return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
@@ -407,13 +406,14 @@ class SparkSink(Actor[ToSparkSink]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
 
-    def _place(self, reported: int) -> spark_sink.CursorAnswer:
+    def _place(self, lake: spark_sink.FindCursor) -> spark_sink.CursorAnswer:
         """Reports to the journal how far the lake is, and finds out what it lacks."""
         consumers = self._journal.consumers
         known = consumers.all()[LAKE_CONSUMER]
-        segment = whole = spark_sink.complete_through(reported, known.segment, known.reported)
+        told = known.segment, known.reported, known.brought
+        segment = whole = spark_sink.complete_through(lake, *told)
         self._lost = lost = known.lost
-        consumers.record_progress(LAKE_CONSUMER, segment, reported, lost)
+        consumers.record_progress(LAKE_CONSUMER, segment, lake.reported, lost, lake.brought)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
             consumers.record_progress(LAKE_CONSUMER, segment, lost=lost)

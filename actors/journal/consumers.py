@@ -6,7 +6,9 @@
 A consumer's own cursor is where its output is, in the same commit, if that received anything. Segments without data for
 it leave no trace there. So the progress in this file may be ahead of the output, and retention may have removed the
 segments between. A consumer that begins again has them all in one case. The file also has what its output reported at
-that time (`reported`), and the output doesn't report less now. Then it isn't older than the file.
+that time (`reported`), and the output reports the same now. Of the lake the file also has the last segment that brought
+something (`brought`), and the lake has that segment. An older copy of the output hasn't, and a newer one reports more
+(`pipeline.lake.step.complete_through`).
 
 No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
@@ -43,7 +45,8 @@ class ConsumerDamaged(Definite):
 class Consumer:
     """It has everything through `segment`, and reported that at `reported_at` (µs since the epoch).
 
-    `reported`: the segment that its output reported at that time; None if the output lacks something older.
+    `reported`: the segment that its output reported at that time; None if the output lacks something older. `brought`:
+    the last segment with which the output got something by then; 0 if that isn't known.
     `unchecked_end`: the segment with which the journal ended before the writer began. The output must not be ahead of
     it. None once that is checked. `lost`: the tables whose changes in its output don't add up to their rows.
     """
@@ -54,6 +57,7 @@ class Consumer:
     unchecked_end: int | None = None
     lost: LostScans = field(default_factory=dict)
     unseen: Mapping[TableId, int] = field(default_factory=dict)
+    brought: int = 0
 
 
 class Consumers:
@@ -63,16 +67,21 @@ class Consumers:
         self._files = files
 
     def record_progress(
-        self, name: str, segment: int, reported: int | None = None, lost: LostScans | None = None
+        self,
+        name: str,
+        segment: int,
+        reported: int | None = None,
+        lost: LostScans | None = None,
+        brought: int = 0,
     ) -> None:
         """This consumer has everything through the segment, or never will have what it lacks.
 
         What isn't compared with the journal's end stays so. `lost`: as the Consumer has it; None for nothing, or for
-        what the consumer had lost when it was forgotten.
+        what the consumer had lost when it was forgotten. `brought`: as the Consumer has it.
         """
         if not NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use {NAME_WORDS}")
-        told = Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {})
+        told = Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {}, brought=brought)
         if (known := self.known(name)) is None and (known := self._forgotten(name)) is not None:
             told = replace(told, lost=known.lost if lost is None else lost)
         if known is not None:
@@ -111,6 +120,8 @@ class Consumers:
             "told_at": consumer.reported_at,
             "said": consumer.reported,
         }
+        if consumer.brought:
+            value["brought"] = consumer.brought
         if consumer.unchecked_end is not None:
             value["unchecked_end"] = consumer.unchecked_end
         if consumer.lost:
@@ -146,6 +157,7 @@ class Consumers:
                 value.get("unchecked_end"),
                 {TableId(d, t): frozenset(ids) for d, t, ids in value.get("lost", ())},
                 {TableId(d, t): end for d, t, end in value.get("unseen", ())},
+                value.get("brought", 0),
             )
         except FileNotFoundError:
             return None

@@ -53,12 +53,13 @@ class LakeProgress:
     """How far the lake is: through `segment`, which has this `checkpoint`.
 
     `tables`: what it has of each table that was met. `unlike_rules`: those of them whose columns have other forms than
-    the rules for types want. `reported`: the segment through which these report that all have everything. `late`:
-    tables that wait for a mirror which the journal has all of (`pipeline.journal.missing_generations`). `aside`: those
-    that failed and pause. `whole`: the segment through which both have everything; `bare`: tables whose mirror is
-    missing (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that have failed and aren't wholly delivered
-    since; `ahead`: where the others are while such tables catch up. `lost`: tables without a mirror whose changes here
-    don't add up to their rows (`pipeline.journal.missing_generations`).
+    the rules for types want. `reported`: the segment through which these report that all have everything. `brought`:
+    the last segment with which one of them got something, as the lake itself says. `late`: tables that wait for a
+    mirror which the journal has all of (`pipeline.journal.missing_generations`). `aside`: those that failed and pause.
+    `whole`: the segment through which both have everything; `bare`: tables whose mirror is missing
+    (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that have failed and aren't wholly delivered since;
+    `ahead`: where the others are while such tables catch up. `lost`: tables without a mirror whose changes here don't
+    add up to their rows (`pipeline.journal.missing_generations`).
     """
 
     segment: int = 0
@@ -66,6 +67,7 @@ class LakeProgress:
     tables: Mapping[TableId, LakeTableState] = field(default_factory=dict)
     unlike_rules: frozenset[TableId] = frozenset()
     reported: int = -1
+    brought: int = 0
     late: IncompleteTables = field(default_factory=IncompleteTables)
     whole: int = 0
     bare: IncompleteTables = field(default_factory=IncompleteTables)

@@ -6,8 +6,10 @@ segments, up to a bound. So the further the sink lags, the larger its commits ar
 **The cursor** is in the lake's own tables. The sink reads it at each start, and so after each failure. It is the last
 segment of which any table says that all tables have everything through it (`pipeline.lake.delivery`). If the sink has
 told the journal more about the very same tables, that counts. The segments between them may have had nothing for any
-table. From there each batch begins after the end of the one before, and ends before the sink reads the next one. If the
-sink is killed in the middle of a batch, it delivers that batch again. `missing_pieces` leaves out what a table has.
+table. Somebody may have put an older or a newer copy of the lake in its place since. So the tables have to report just
+what they reported then (`complete_through`). From there each batch begins after the end of the one before, and ends
+before the sink reads the next one. If the sink is killed in the middle of a batch, it delivers that batch again.
+`missing_pieces` leaves out what a table has.
 
 **Segments that are gone.** The journal may begin after the cursor. Then the sink leaves out the tables that lack
 something, until their mirrors have begun again (`pipeline.journal.missing_generations`). A batch ends where one of them
@@ -268,9 +270,13 @@ class FindTables:
 
 @dataclass(frozen=True, slots=True)
 class FindCursor:
-    """Find where to continue. `reported`: the segment through which the tables report that all have everything."""
+    """Find where to continue. `reported`: the segment through which the tables report that all have everything.
+
+    `brought`: the last segment with which a table of the lake got something.
+    """
 
     reported: int
+    brought: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +302,14 @@ class ReportProgress:
     """Tell the journal that everything is delivered through the batch's end.
 
     `reported`: the segment that the tables report, None if that must not count. `seconds`: how long the batch took.
-    `lost`: as of the batch's end (`LakeProgress.lost`).
+    `lost` and `brought`: as of the batch's end (`LakeProgress`).
     """
 
     batch: Batch
     reported: int | None
     seconds: float
     lost: LostScans = field(default_factory=dict)
+    brought: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,6 +521,9 @@ def _table_delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     if fact.after.stopped is None:
         beside = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
         state = replace(state, background=beside)
+        if fact.pieces.changes or fact.pieces.rows:
+            so_far = replace(so_far, brought=max(so_far.brought, delivering.batch.through))
+            state = replace(state, so_far=so_far)
     delivering = replace(delivering, left=delivering.left - {table})
     after = fact.after
     if after.at is not None:  # and so may work beside the batches
@@ -541,14 +551,18 @@ def retry_at(state: State) -> float | None:
     return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
 
 
-def complete_through(reported: int, recorded: int, by: int | None) -> int:
+def complete_through(place: FindCursor, recorded: int, by: int | None, brought: int = 0) -> int:
     """Returns the segment through which the lake has everything.
 
-    Its tables report that they have it through `reported`. Later segments had nothing for them through `recorded`. The
-    sink wrote that into the journal for the very same tables. They reported then that they had everything through `by`
-    (None: it must not count).
+    Its tables report that they have it through `place.reported`. The sink wrote into the journal that they have it
+    through `recorded`, since later segments had nothing for them. That counts for the very same tables alone. They
+    reported then that they had everything through `by` (None: it must not count). They had got the segment `brought`.
+
+    A copy of the lake that reports less lacks something of what is recorded. One that reports more got its last batch
+    before what is recorded was delivered to another copy. One that reports the same may lack that last batch.
     """
-    return max(0, reported if by is None or by > reported else max(reported, recorded))
+    same = by == place.reported and brought <= place.brought
+    return max(0, place.reported, recorded if same else 0)
 
 
 def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST_BATCH_BYTES) -> BatchRead:
@@ -629,6 +643,11 @@ def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
         _check_found(state, table, found)
     met = background.tables_met(state.background, fact.found, fact.sizes, now)
     so_far = _set_aside(_with_tables(state, fact.found), fact.failed, now)
+    so_far = replace(
+        so_far,
+        reported=max(so_far.reported, reported_segment(fact.found.values())),
+        brought=max((so_far.brought, *(max(each.changes, each.rows) for each in fact.found.values()))),
+    )
     match state.doing:
         case Searching() as searching:
             return _join_journal(replace(state, so_far=so_far, background=met), searching)
@@ -652,11 +671,10 @@ def _join_journal(state: State, searching: Searching) -> _Next:
     _check_lake(state.so_far)
     if state.so_far.ahead is not None and not state.so_far.catching_up:
         return _read_next_batch(replace(state, so_far=_end_catching_up(state.so_far)), searching.sealed)
-    reported = reported_segment(state.so_far.tables.values())
-    state = replace(
-        state, so_far=replace(state.so_far, reported=reported), doing=Joining(searching.end, searching.sealed)
-    )
-    return state, (FindCursor(reported if state.so_far.ahead is None else max(reported, state.so_far.whole)),)
+    so_far = state.so_far
+    reported = so_far.reported if so_far.ahead is None else max(so_far.reported, so_far.whole)
+    state = replace(state, doing=Joining(searching.end, searching.sealed))
+    return state, (FindCursor(reported, so_far.brought),)
 
 
 def _check_lake(so_far: LakeProgress) -> None:
@@ -790,7 +808,7 @@ def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Nex
         lost=lost_by(state.so_far.lost, batch.checkpoint),
     )
     reported = None if so_far.left_out else so_far.reported
-    tell = ReportProgress(batch, reported, now - delivering.began, so_far.lost)
+    tell = ReportProgress(batch, reported, now - delivering.began, so_far.lost, so_far.brought)
     so_far = _end_catching_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(delivering.sealed))
     return state, (tell, *_request_lacking_mirrors(state, batch.checkpoint), *_request_repair(state, now))

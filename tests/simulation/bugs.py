@@ -326,7 +326,7 @@ def a_batch_says_its_own_end(patch: Patch) -> None:
 
 
 def what_the_journal_was_told_counts_for_any_lake(patch: Patch) -> None:
-    patch.setattr(spark_sink, "complete_through", lambda said, told, _by: max(0, said, told))
+    patch.setattr(spark_sink, "complete_through", lambda lake, told, *_: max(0, lake.reported, told))
 
 
 def a_start_tells_the_journal_nothing(patch: Patch) -> None:

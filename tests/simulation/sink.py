@@ -204,7 +204,7 @@ class Sink:
         self.verifying = Verifying()
         self.report: DifferencesReported | None = None  # the newest one, until the coordinator takes it
         self.reported: Callable[[State], None] = lambda _: None
-        self._told: tuple[int, int | None] = (0, None)
+        self._told: tuple[int, int | None, int] = (0, None, 0)
         self._most_bytes = random.choice(
             (1, 8, 1000)
         )  # never less than before: a batch is made anew as it was, or longer
@@ -317,8 +317,8 @@ class Sink:
                 return TablesFound(
                     {t: self.tables[t].told if t in self.tables else LakeTableState() for t in tables}
                 )
-            case FindCursor(said):
-                return self._place(said)
+            case FindCursor():
+                return self._place(order)
             case ReadBatch(after, through):
                 left = iter(self._segments.entries[after:through])
                 read = spark_sink.next_batch_of(self._state, left, self._most_bytes)
@@ -327,12 +327,12 @@ class Sink:
             case DeliverTable(table, before, _, batch):
                 self._landed.append(table)
                 return TableDelivered(table, (yield from self._deliver(table, before, batch)))
-            case ReportProgress(batch, said):
+            case ReportProgress(batch, said, brought=brought):
                 self._story.tell("delivered through segment", batch.through)
                 while self._landed:
                     self._judge(self._landed.pop(0), batch)
                 yield
-                self._told = batch.through, said
+                self._told = batch.through, said, brought
                 return ProgressReported()
             case VerifyRows() as work:
                 yield
@@ -348,9 +348,9 @@ class Sink:
             case _:
                 raise Violation(f"nothing has gone from the journal or the lake, and yet: {order}")
 
-    def _place(self, said: int) -> CursorAnswer:
-        whole = spark_sink.complete_through(said, *self._told)
-        self.tell_at_start(whole, said)
+    def _place(self, lake: FindCursor) -> CursorAnswer:
+        whole = spark_sink.complete_through(lake, *self._told)
+        self.tell_at_start(whole, lake)
         if not whole:
             return BeginningFound(0)
         return CursorFound(whole, self._segments.entries[whole - 1].checkpoint)
@@ -398,9 +398,9 @@ class Sink:
             after=batch.after,
         )
 
-    def tell_at_start(self, segment: int, said: int) -> None:
+    def tell_at_start(self, segment: int, lake: FindCursor) -> None:
         """Tell the journal where it goes on: another lake may have been here before."""
-        self._told = segment, said
+        self._told = segment, lake.reported, lake.brought
 
     def told_after(self, batch: Batch) -> int:
         """The segment through which every table has everything, as a commit of this batch says it."""

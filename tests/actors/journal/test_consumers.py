@@ -25,9 +25,10 @@ def test_what_a_consumer_told_last_is_known_to_all(files: Files) -> None:
     assert consumers.all() == {}
     consumers.record_progress("lake", 3)
     consumers.record_progress("topics", 9)
-    consumers.record_progress("lake", 7, 5)
+    consumers.record_progress("lake", 7, 5, brought=6)
     told = Consumers(files).all()
     assert (told["lake"].reported, told["topics"].reported) == (5, None)
+    assert (told["lake"].brought, told["topics"].brought) == (6, 0)
     assert {name: consumer.segment for name, consumer in told.items()} == {"lake": 7, "topics": 9}
     assert told["lake"].reported_at >= told["topics"].reported_at > 1_700_000_000_000_000
 

@@ -359,6 +359,37 @@ async def test_tables_that_got_nothing_for_long_are_not_begun_anew_when_what_had
 
 
 @pytest.mark.full
+async def test_copies_of_the_lake_that_take_turns_all_get_what_they_lack(
+    house: House, tmp_path: Path
+) -> None:
+    """One batch brings a copy to the journal's end, and nothing comes after it."""
+    copy, newer = tmp_path / "copy", tmp_path / "newer"
+
+    async def delivered(*rows: int) -> None:
+        async with house.life() as running:
+            for n in rows:
+                await house.write(n, n)
+                await house.until(house.arrived, running)
+            await house.until(house.arrived, running)
+            house.mailbox.close()
+            await running
+
+    await delivered(1, 2)
+    shutil.copytree(house.root, copy)
+    await delivered(3, 4)
+    house.root.rename(newer)
+    shutil.copytree(copy, house.root)
+    house.history.transaction((house.orders, "u", (5, 5)), (house.items, "u", (5, 5)))
+    house.history.seal()
+    for lake in (None, newer, copy):
+        if lake is not None:
+            shutil.rmtree(house.root)
+            lake.rename(house.root)
+        await delivered()
+        assert house.changes("items") == [(n, n, n) for n in range(1, 6)]
+
+
+@pytest.mark.full
 async def test_a_scan_that_the_lake_lacks_is_known_until_there_is_another(house: House) -> None:
     """A lake is added when the journal has removed the scan of a table without a key, and is forgotten twice."""
     history, store = house.history, house.history.store

@@ -237,7 +237,7 @@ def test_a_table_that_is_made_says_that_it_is_there() -> None:
     )
     assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(ReportProgress).reported == 0
     # Once it's removed, what the journal was told counts no more.
-    assert spark_sink.complete_through(-1, 1, 0) == 0
+    assert spark_sink.complete_through(FindCursor(-1), 1, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_table_that_is_made_says_that_it_is_there() -> None:
     [
         (-1, 0, None, 0),
         (3, 5, 3, 5),
-        (3, 5, 2, 5),
+        (3, 5, 2, 3),
         (3, 2, 3, 3),
         (2, 5, 3, 2),
         (3, 9, None, 3),
@@ -255,7 +255,34 @@ def test_a_table_that_is_made_says_that_it_is_there() -> None:
 def test_the_journal_is_believed_where_it_was_told_of_the_same_tables(
     said: int, told: int, by: int | None, whole: int
 ) -> None:
-    assert spark_sink.complete_through(said, told, by) == whole
+    assert spark_sink.complete_through(FindCursor(said), told, by) == whole
+
+
+def test_no_copy_of_the_lake_gets_what_the_journal_was_told_of_another_copy() -> None:
+    """A copy takes the lake's place. As the source is quiet, one batch brings it to the journal's end."""
+    end = of(ORDERS, 15)
+
+    def place(segment: int, after: int) -> FindCursor:
+        story = Story().after(JournalFound(end.checkpoint, 15))
+        return story.after(TablesFound({ORDERS: had(segment, after)})).only(FindCursor)
+
+    story = begun({ORDERS: had(7, 6)}, CursorFound(6, entry(6).checkpoint), end)
+    story.after(SegmentSealed(15)).read(*(of(ORDERS, segment) for segment in range(7, 16)))
+    pieces = story.only(DeliverTable).pieces
+    told = story.after(TableDelivered(ORDERS, had(15, 6), pieces)).only(ReportProgress)
+    recorded = told.batch.through, told.reported, told.brought
+    assert recorded == (15, 6, 15)
+    through = {
+        lake: spark_sink.complete_through(place(*lake), *recorded) for lake in ((10, 9), (7, 6), (15, 6))
+    }
+    assert through == {(10, 9): 9, (7, 6): 6, (15, 6): 15}
+
+
+def test_a_table_that_is_met_later_says_where_the_lake_is_as_at_the_start() -> None:
+    """The source had dropped it. The next start finds it at once."""
+    story = begun({ORDERS: had(3, 2)}, CursorFound(5, of(ORDERS, 5).checkpoint), of(ORDERS, 5))
+    story.after(SegmentSealed(6)).read(of(ITEMS.table, 6)).after(TablesFound({ITEMS.table: had(4, 3, 1)}))
+    assert (story.state.so_far.reported, story.state.so_far.brought) == (3, 4)
 
 
 def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
