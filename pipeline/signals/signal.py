@@ -28,6 +28,9 @@ from pipeline.snapshot import row_filter_parser
 LONGEST_SIGNAL: Final = 64 * 1024
 LONGEST_ID: Final = 128
 
+# So deep are lists and objects in each other at most. A part of a key is within seven of them.
+MOST_NESTED: Final = 16
+
 # The ids of the snapshots that capture begins by itself (`pipeline.coordinator`). Each has an SCN.
 _OWN_IDS: Final = re.compile(r"(anew|consistent|initial|protection|reread|restart)-\d.*")
 
@@ -212,9 +215,27 @@ def _json(text: str | bytes) -> Any:
     if len(text if isinstance(text, bytes) else text.encode(errors="replace")) > LONGEST_SIGNAL:
         raise MalformedSignal(f"it's longer than {LONGEST_SIGNAL} bytes")
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise MalformedSignal(f"it isn't JSON that can be read: {error}") from error
+    if not _is_shallow(value):
+        raise MalformedSignal(f"it has lists and objects more than {MOST_NESTED} deep in each other")
+    return value
+
+
+def _is_shallow(value: object) -> bool:
+    """Returns whether no more than MOST_NESTED lists and objects are in each other. So what recurses ends."""
+    level = [value]
+    for _ in range(MOST_NESTED + 1):
+        nested = [
+            each.values() if isinstance(each, dict) else each
+            for each in level
+            if isinstance(each, dict | list)
+        ]
+        if not nested:
+            return True
+        level = [part for each in nested for part in each]
+    return False
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import (
     LONGEST_SIGNAL,
+    MOST_NESTED,
     ExecuteSnapshot,
     Filter,
     KeyList,
@@ -269,6 +270,27 @@ def test_what_is_wrong_with_a_row_is_named(row: tuple[str, str, str], reason: st
         parse_row(SourceSignal(*row))
     assert reason in str(refused.value)
     assert refused.value.id in (row[0], None)
+
+
+def nested_key(depth: int) -> str:
+    """A key that is so many lists in each other, for orders."""
+    return f'[{{"data-collection": "orders", "keys": [{"[" * depth}1{"]" * depth}]}}]'
+
+
+def test_lists_in_each_other_are_refused_however_many() -> None:
+    for depth in (*range(850, 1100), MOST_NESTED):
+        data = f'{{"data-collections": ["orders"], "keys": {nested_key(depth)}}}'
+        with pytest.raises(MalformedSignal) as of_row:
+            parse_row(SourceSignal("s1", "execute-snapshot", data))
+        with pytest.raises(MalformedSignal) as of_text:
+            parse_signal(f'{{"id": "s1", "type": "execute-snapshot", "data": {data}}}')
+        assert depth > MOST_NESTED or "deep in each other" in f"{of_row.value}"
+        assert depth > MOST_NESTED or "deep in each other" in f"{of_text.value}"
+
+
+def test_the_deepest_field_is_far_from_that_bound() -> None:
+    with pytest.raises(MalformedSignal, match="a key is made of"):
+        parse_signal(signal(data={"data-collections": ["orders"], "keys": json.loads(nested_key(3))}))
 
 
 plain = st.recursive(
