@@ -14,6 +14,9 @@ without a line. After a restart the present state may be appended once more.
 
 What can't be appended, as on a full disk, is kept and tried again with each poll. If too much is kept, no further line
 is taken. A restart forgets it, and reads those lines again. So an answer may come twice, which its id shows.
+
+A file that can't be read delays this channel alone, which tries again with each poll. The status has the problem. While
+the answers can't be read, no line is taken: it may have an answer.
 """
 
 import asyncio
@@ -72,17 +75,16 @@ class SignalFile:
         self._unwritten: deque[Mapping[str, str | int]] = deque()
         self._writing = asyncio.Lock()
         self._fails = False
+        self._problem: str | None = None
         self._notified: Checkpoint | None = None
 
     async def receive(self) -> IncomingSignal:
         """The next line that hasn't been answered."""
-        if self._seen is None:
-            self._seen = await asyncio.to_thread(self._answered_lines)
         while True:
             while not self._lines or len(self._unwritten) >= MOST_UNWRITTEN:
                 await self._write()
                 if not self._lines:
-                    await asyncio.to_thread(self._read)
+                    await self._read()
                 if not self._lines or self._unwritten:
                     await asyncio.sleep(self._poll_s)
             line = self._lines.popleft()
@@ -92,14 +94,16 @@ class SignalFile:
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         """Append how far signals of this file have come."""
+        if self._seen is None:
+            return  # it isn't known yet which signals are of this file
         come = [state for state in outcomes_between(self._notified, checkpoint) if state.id in self._accepted]
         self._notified = checkpoint
         if come:
             await self._write(*(state.to_json() for state in come))
 
     def status(self) -> dict[str, Any]:
-        """Which file it is."""
-        return {"path": str(self._path)}
+        """Which file it is, and what is the matter."""
+        return {"path": str(self._path), "problem": self._problem}
 
     async def close(self) -> None:
         """Reports nothing: the next reader of the file reads an unanswered line again."""
@@ -147,8 +151,20 @@ class SignalFile:
             for _ in rest:
                 self._unwritten.popleft()
 
-    def _read(self) -> None:
-        """Take in the whole lines that were written since."""
+    async def _read(self) -> None:
+        """Takes in the whole lines that were written since, and first of all the answers."""
+        try:
+            if self._seen is None:
+                self._seen = await asyncio.to_thread(self._answered_lines)
+            await asyncio.to_thread(self._read_lines)
+        except (OSError, Transient) as error:
+            if str(error) != self._problem:
+                log.warning("the signals' file can't be read", file=str(self._path), error=str(error))
+            self._problem = str(error)
+        else:
+            self._problem = None
+
+    def _read_lines(self) -> None:
         try:
             with open_regular(self._path, os.O_RDONLY) as file:
                 now = os.fstat(file.fileno())

@@ -12,7 +12,6 @@ import pytest
 
 from actors.signals import file
 from actors.signals.file import SignalFile
-from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -35,6 +34,15 @@ def append(path: Path, text: str) -> None:
 
 def overwrite(path: Path, content: bytes) -> None:
     path.write_bytes(content)
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def remove_folder(path: Path) -> None:
+    path.rmdir()
 
 
 def answers(path: Path) -> list[dict[str, Any]]:
@@ -210,7 +218,9 @@ MAKES: dict[str, Callable[[Path, Path], None]] = {
 
 @pytest.mark.parametrize("kind", MAKES)
 @pytest.mark.parametrize("name", ["signals.jsonl", "signals.jsonl.answers"])
-async def test_what_is_no_regular_file_is_neither_read_nor_written(path: Path, kind: str, name: str) -> None:
+async def test_what_is_no_regular_file_is_neither_read_nor_written(
+    path: Path, kind: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A link would lead to a file of the service's user, and a pipe would hold its reader for ever."""
     other, wrong = path.with_name("other"), path.with_name(name)
     other.write_text(PAUSE)
@@ -218,10 +228,36 @@ async def test_what_is_no_regular_file_is_neither_read_nor_written(path: Path, k
     MAKES[kind](wrong, other)
     if wrong != path:
         append(path, PAUSE)
-    async with asyncio.timeout(60):
-        with pytest.raises(Transient, match=f"signals.file: .*{name}"):
-            await channel.receive()
+    await nothing(channel)
+    await nothing(channel)
     assert other.read_text() == PAUSE
+    told = capsys.readouterr().out
+    assert told.count("the signals' file can't be read") == 1 and f"signals.file: {wrong} " in told
+    assert f"signals.file: {wrong} " in channel.status()["problem"]
+
+
+async def test_what_can_be_read_again_is_read(path: Path) -> None:
+    answered = path.with_name(path.name + ".answers")
+    append(path, PAUSE)
+    await (await SignalFile(path, 0.01).receive()).answer(SignalAccepted("p", "paused"))
+    kept = answered.read_bytes()
+    replace_by_folder(answered)
+    append(path, RESUME)
+    channel = SignalFile(path, 0.01)
+    await nothing(channel)
+    await channel.sealed(begun("p"))
+    remove_folder(answered)
+    overwrite(answered, kept)
+    assert await texts(channel, 1) == [RESUME.strip()], "the other line has its answer"
+    assert channel.status()["problem"] is None
+    await channel.sealed(begun("p"))
+    assert [(each["id"], each["outcome"]) for each in answers(path)] == [("p", "accepted"), ("p", "running")]
+    replace_by_folder(path)
+    await nothing(channel)
+    assert channel.status()["problem"] is not None
+    remove_folder(path)
+    append(path, '{"id":"later"}\n')
+    assert await texts(channel, 1) == ['{"id":"later"}']
 
 
 @pytest.mark.parametrize("kind", MAKES)
