@@ -1,7 +1,8 @@
 """Other forms than the usual ones in which the lake can have a column's values, by rule (`pipeline.config.lake_types`).
 
 Each form is lossless: two values of the source are never one value in the lake. The journal doesn't have them, so Kafka
-and other readers of the journal see the usual form of `pipeline.types.column_types`.
+and other readers of the journal see the usual form of `pipeline.types.column_types`. Where such a reader needs the text
+of a TIME, it is the same one.
 
 A form's value is its name in stored schemas and never changes.
 
@@ -13,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.types.column_types import ColumnType, FixedBinary, Geometry, Integer, Time, arrow_type
 
@@ -60,3 +62,27 @@ def form_fits(form: LakeForm, kind: ColumnType) -> bool:
 def lake_arrow_type(kind: ColumnType, form: LakeForm | None) -> pa.DataType:
     """Returns the Arrow type of a column of this type in this form, None for the usual one."""
     return arrow_type(kind) if form is None else _ARROW[form]
+
+
+def time_texts(values: pa.Array) -> pa.Array:
+    """Returns the texts of TIMEs (µs), which differ if the times do; null for a null.
+
+    A fraction has no zeros at its end. So more digits in the column's type change no text.
+    """
+    size = pc.abs(values)
+    seconds = pc.divide(size, 1_000_000)
+    fraction = pc.subtract(size, pc.multiply(seconds, 1_000_000))
+    minutes = pc.divide(seconds, 60)
+    hours = pc.divide(minutes, 60)
+    parts = (
+        hours,
+        pc.subtract(minutes, pc.multiply(hours, 60)),
+        pc.subtract(seconds, pc.multiply(minutes, 60)),
+    )
+    texts = pc.binary_join_element_wise(
+        *(pc.utf8_lpad(part.cast(pa.string()), 2, "0") for part in parts), ":"
+    )
+    digits = pc.utf8_rtrim(pc.utf8_lpad(fraction.cast(pa.string()), 6, "0"), "0")
+    sign = pc.if_else(pc.less(values, 0), "-", "")
+    point = pc.if_else(pc.equal(fraction, 0), "", ".")
+    return pc.binary_join_element_wise(sign, texts, point, digits, "")

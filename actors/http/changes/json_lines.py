@@ -7,7 +7,7 @@ The line of a checkpoint says in `restarted` and `stopped` what has become of ta
 all that is wanted is one with `complete`.
 If the log lacks values of a row, `absent` names their columns. `chunk` names the chunk of a snapshot's row.
 Values are as in Debezium's messages with decimals, moments and bytes as texts. JSON is JSON, and BIGINT UNSIGNED a
-number.
+number. Debezium has no text of a TIME below 00:00:00 or from 24:00:00 on: a TIME has the lake's text.
 """
 
 import json
@@ -26,7 +26,8 @@ from pipeline.kafka.debezium.json_values import json_lists, json_piece, json_tol
 from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
-from pipeline.types.column_types import Integer, Json, Timestamp
+from pipeline.types.column_types import Integer, Json, Time, Timestamp
+from pipeline.types.lake_forms import time_texts
 
 _HANDLING: Final = Handling(DecimalHandling.STRING, TimePrecision.ISOSTRING, binary=BinaryHandling.BASE64)
 _TIME: Final = Column("time", Timestamp(6), nullable=True)
@@ -112,5 +113,7 @@ def _value(column: Column, values: pa.Array) -> TextPiece:
             return Chosen(values).where(exists)
         case Integer(8, unsigned=True):
             return Chosen(pc.cast(values, pa.string())).where(exists)
+        case Time():
+            return Chosen(time_texts(values), quoted=True).where(exists)
         case _:
             return json_piece(replace(column, nullable=True), values, _HANDLING)

@@ -1,7 +1,8 @@
 """A table's rows and keys in Avro's binary encoding, and the schemas of both, from MySQL's columns.
 
 Any field may be null: a delete has what the log has of the row, and a zero date has no other form. Decimals are Avro's
-decimals, bytes are bytes, and dates and moments are texts in ISO 8601. A key has one field for each of its columns.
+decimals, bytes are bytes, and dates and moments are texts in ISO 8601. A TIME has the lake's text, so that no two are
+equal. A key has one field for each of its columns.
 """
 
 import hashlib
@@ -16,8 +17,11 @@ from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.connect_schema import Schema, rows_schema
 from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types.column_types import Text, Time
+from pipeline.types.lake_forms import time_texts
 
 _HANDLING: Final = Handling(DecimalHandling.PRECISE, TimePrecision.ISOSTRING, UnsignedBigintHandling.PRECISE)
+_TIME_TEXT: Final = Text("utf8mb4")
 
 
 def row_schema(schema: TableSchema) -> Schema:
@@ -55,13 +59,20 @@ def _key(schema: TableSchema) -> tuple[Column, ...]:
 
 
 def _connect(columns: Iterable[Column], name: str) -> Schema:
-    return rows_schema(_nullable(columns), _HANDLING, name, {}, optional=False)
+    return rows_schema(map(_field, columns), _HANDLING, name, {}, optional=False)
 
 
 def _records(columns: Iterable[Column], rows: pa.RecordBatch) -> pa.Array:
-    pieces = {each.name: AVRO.column(each, rows.column(each.name), _HANDLING) for each in _nullable(columns)}
+    pieces = {
+        each.name: AVRO.column(_field(each), _values(each, rows.column(each.name)), _HANDLING)
+        for each in columns
+    }
     return AVRO.record(pieces, rows.num_rows)
 
 
-def _nullable(columns: Iterable[Column]) -> tuple[Column, ...]:
-    return tuple(replace(column, nullable=True) for column in columns)
+def _field(column: Column) -> Column:
+    return replace(column, type=_TIME_TEXT if isinstance(column.type, Time) else column.type, nullable=True)
+
+
+def _values(column: Column, values: pa.Array) -> pa.Array:
+    return time_texts(values) if isinstance(column.type, Time) else values

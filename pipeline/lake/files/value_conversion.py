@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.column_types import Geometry, arrow_type
-from pipeline.types.lake_forms import LakeForm, lake_arrow_type
+from pipeline.types.lake_forms import LakeForm, lake_arrow_type, time_texts
 
 
 class ValueRefused(Definite):
@@ -91,7 +91,7 @@ def _formed(values: pa.Array, column: Column, schema: TableSchema, segment: int)
         case LakeForm.LONG | LakeForm.BOOLEAN:
             return values.cast(lake_arrow_type(column.type, form))
         case LakeForm.TEXT:
-            return _time_texts(values)
+            return time_texts(values)
         case LakeForm.UUID:
             return _uuid_texts(values, list(range(16)))
         case LakeForm.SWAPPED_UUID:
@@ -112,27 +112,6 @@ def _can_have(values: pa.Array, form: LakeForm) -> bool:
             return bounds["min"] is None or (bounds["min"] >= 0 and bounds["max"] <= 1)
         case _:
             return True
-
-
-def _time_texts(values: pa.Array) -> pa.Array:
-    """A fraction has no zeros at its end. So more digits in the column's type change no text."""
-    size = pc.abs(values)
-    seconds = pc.divide(size, 1_000_000)
-    fraction = pc.subtract(size, pc.multiply(seconds, 1_000_000))
-    minutes = pc.divide(seconds, 60)
-    hours = pc.divide(minutes, 60)
-    parts = (
-        hours,
-        pc.subtract(minutes, pc.multiply(hours, 60)),
-        pc.subtract(seconds, pc.multiply(minutes, 60)),
-    )
-    texts = pc.binary_join_element_wise(
-        *(pc.utf8_lpad(part.cast(pa.string()), 2, "0") for part in parts), ":"
-    )
-    digits = pc.utf8_rtrim(pc.utf8_lpad(fraction.cast(pa.string()), 6, "0"), "0")
-    sign = pc.if_else(pc.less(values, 0), "-", "")
-    point = pc.if_else(pc.equal(fraction, 0), "", ".")
-    return pc.binary_join_element_wise(sign, texts, point, digits, "")
 
 
 def _uuid_texts(values: pa.Array, order: list[int]) -> pa.Array:

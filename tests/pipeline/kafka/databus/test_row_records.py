@@ -18,7 +18,7 @@ from pipeline.kafka.databus.row_records import (
     row_schema_text,
 )
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import Binary, Date, DateTime, Decimal, Double, Integer, Json, Text
+from pipeline.types.column_types import Binary, Date, DateTime, Decimal, Double, Integer, Json, Text, Time
 
 TYPED = TableSchema(
     TableId("shop", "parts"),
@@ -69,6 +69,21 @@ def test_another_reader_finds_the_values() -> None:
         [("name", "é"), ("id", Exact(2**64 - 1))],
         [("name", ""), ("id", Exact(0))],
     ]
+
+
+def test_no_two_times_are_equal() -> None:
+    """Of -1 h and 100 h Debezium's text is none, and that of 24:00:00 is the one of 00:00:00."""
+    schema = TableSchema(TYPED.table, (Column("at", Time(6), False), Column("more", Time(0), True)), (0,))
+    hours = [-1, 0, 12, 24, 100]
+    times = pa.array([hour * 3_600_000_000 for hour in hours])
+    rows = pa.RecordBatch.from_arrays([times, pa.array([None] * 4 + [1], pa.int64())], schema=schema.arrow)
+    texts = ["-01:00:00", "00:00:00", "12:00:00", "24:00:00", "100:00:00"]
+    found = read(row_records(rows, schema), row_schema_text(schema))
+    assert [row["at"] for row in found] == texts
+    assert [row["more"] for row in found] == [None] * 4 + ["00:00:00.000001"]
+    keys = key_records(rows, schema)
+    assert read(keys, key_schema_text(schema) or "") == [{"at": text} for text in texts]
+    assert len(set(keys.to_pylist())) == len(hours)
 
 
 def test_the_digest_names_the_text() -> None:
