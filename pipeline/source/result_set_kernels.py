@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.types.buffers import NULL, Bytes, Cells, CellTable, Int, Longs
+from pipeline.types.byte_kernels import unsigned
 from pipeline.types.jit import compiled
 
 NONE: Final = -1
@@ -45,21 +46,13 @@ _LOW_32: Final = 0xFFFFFFFF
 _TEN_18: Final = 10**18
 
 
-@compiled("int64(uint8[::1], int64, int64)", inlined=True)
-def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
-    first, value = np.uint64(at), np.uint64(0)
-    for i in range(np.uint64(width)):
-        value |= np.uint64(buffer[first + i]) << (np.uint64(8) * i)
-    return np.int64(value)
-
-
 @compiled("int64(uint8[::1], int64, int64[::1])")
 def frame(buffer: Bytes, end: int, state: Longs) -> int:
     """Advance over the whole packets in buffer[:end], and return what was found; not over EOF and ERR packets."""
     at, sequence, inside = state[AT], state[SEQUENCE], state[INSIDE]
     found = MORE
     while end - at > _HEADER:
-        size = _unsigned(buffer, at, 3)
+        size = unsigned(buffer, at, 3)
         if at + _HEADER + size > end:
             break
         if buffer[at + 3] != sequence:
@@ -90,7 +83,7 @@ def join(buffer: Bytes, end: int) -> int:
     read, write = 0, 0
     inside = False
     while read < end:
-        size = _unsigned(buffer, read, 3)
+        size = unsigned(buffer, read, 3)
         if inside:
             read += _HEADER
         else:
@@ -110,7 +103,7 @@ def length_encoded(buffer: Bytes, at: Int) -> tuple[Int, Int]:
     if length < 251:
         return at + 1, length
     width = 2 if length == 252 else 3 if length == 253 else 8
-    return at + 1 + width, _unsigned(buffer, at + 1, width)
+    return at + 1 + width, unsigned(buffer, at + 1, width)
 
 
 @compiled("int64(uint8[::1], int64, int64[::1], int32[:, ::1])")
@@ -124,7 +117,7 @@ def locate_values(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> i
     bitmap = (columns + 9) >> 3
     at: Int = np.int64(0)
     for row in range(rows):
-        size = _unsigned(buffer, at, 3) if at + _HEADER <= end else np.int64(0)
+        size = unsigned(buffer, at, 3) if at + _HEADER <= end else np.int64(0)
         at += _HEADER
         # No packet says where a row of several packets ends.
         stop = at + size if size != LARGEST_PACKET else np.int64(end)
@@ -239,7 +232,7 @@ def _packed_date(year: Int, month: Int, day: Int) -> Int:
 def _packed_time(buffer: Bytes, at: Int, fraction: bool) -> Int:
     """Hour, minute, second and, if there's a `fraction`, microseconds in 5, 6, 6 and 20 bits; -1 if they can't be."""
     hour, minute, second = np.int64(buffer[at]), np.int64(buffer[at + 1]), np.int64(buffer[at + 2])
-    micros: Int = _unsigned(buffer, at + 3, 4) if fraction else np.int64(0)
+    micros: Int = unsigned(buffer, at + 3, 4) if fraction else np.int64(0)
     if hour > 23 or minute > 59 or second > 59 or micros >= _MICROSECONDS:
         return np.int64(-1)
     return hour << 32 | minute << 26 | second << 20 | micros
@@ -255,9 +248,7 @@ def packed_dates(buffer: Bytes, cells: Cells, out: Longs) -> int:
             continue
         if buffer[at] != 4:
             return i
-        packed = _packed_date(
-            _unsigned(buffer, at + 1, 2), np.int64(buffer[at + 3]), np.int64(buffer[at + 4])
-        )
+        packed = _packed_date(unsigned(buffer, at + 1, 2), np.int64(buffer[at + 3]), np.int64(buffer[at + 4]))
         if packed < 0:
             return i
         out[i] = packed
@@ -278,7 +269,7 @@ def packed_datetimes(buffer: Bytes, cells: Cells, out: Longs) -> int:
         size = np.int64(buffer[at])
         if size not in (4, 7, 11):
             return i
-        date = _packed_date(_unsigned(buffer, at + 1, 2), np.int64(buffer[at + 3]), np.int64(buffer[at + 4]))
+        date = _packed_date(unsigned(buffer, at + 1, 2), np.int64(buffer[at + 3]), np.int64(buffer[at + 4]))
         time: Int = np.int64(0) if size == 4 else _packed_time(buffer, at + 5, size == 11)
         if date < 0 or time < 0:
             return i
@@ -297,7 +288,7 @@ def times(buffer: Bytes, cells: Cells, out: Longs) -> int:
         size = np.int64(buffer[at])
         if size not in (8, 12) or buffer[at + 1] > 1:
             return i
-        days, time = _unsigned(buffer, at + 2, 4), _packed_time(buffer, at + 6, size == 12)
+        days, time = unsigned(buffer, at + 2, 4), _packed_time(buffer, at + 6, size == 12)
         if time < 0 or days > _LONGEST_DAYS:
             return i
         hours, minutes = days * 24 + (time >> 32), time >> 26 & 63

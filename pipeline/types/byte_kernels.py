@@ -30,11 +30,11 @@ Unsigned = np.uint64 | Any
 
 @compiled("int64(uint8[::1], int64, int64)", inlined=True)
 def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
-    """The little-endian integer of `width` (up to 4) bytes."""
-    value, first = np.int64(0), np.uint64(at)
-    for i in range(width):
-        value |= np.int64(buffer[first + np.uint64(i)]) << (8 * i)
-    return value
+    """The little-endian integer of `width` bytes; one of 8 bytes wraps."""
+    first, value = np.uint64(at), np.uint64(0)
+    for i in range(np.uint64(width)):
+        value |= np.uint64(buffer[first + i]) << (np.uint64(8) * i)
+    return np.int64(value)
 
 
 @compiled("void(uint8[::1], int64, int64, int64)", inlined=True)
@@ -42,15 +42,6 @@ def put_unsigned(out: Bytes, to: Int, value: Int, width: Int) -> None:
     """Write an integer of `width` bytes, the lowest first."""
     for k in range(width):
         out[to + k] = np.uint8(value >> (8 * k) & 255)
-
-
-@compiled("int64(uint8[::1], int64, int64)")
-def integer(buffer: Bytes, at: Int, width: Int) -> Int:
-    """The little-endian integer of `width` bytes; one of 8 bytes wraps."""
-    first, value = np.uint64(at), np.uint64(0)
-    for i in range(np.uint64(width)):
-        value |= np.uint64(buffer[first + i]) << (np.uint64(8) * i)
-    return np.int64(value)
 
 
 @compiled("boolean(uint8[::1], int64, uint8[::1], int64, int64)")

@@ -51,7 +51,7 @@ from pipeline.binlog.stream_state import (
     SliceRows,
 )
 from pipeline.types.buffers import SLACK, Bytes, Int
-from pipeline.types.byte_kernels import bytes_equal, copy, crc32, integer
+from pipeline.types.byte_kernels import bytes_equal, copy, crc32, put_unsigned, unsigned
 from pipeline.types.jit import compiled, inlined
 
 _HEADER, _SIZE = 19, 9  # bytes of an event's header, and where the event's size is in it
@@ -91,11 +91,11 @@ _IS_ROWS: Final = np.array(
 @inlined
 def is_sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
     """Returns whether the event at buffer[start:end] is as long as its header says, and undamaged."""
-    if end - start < _HEADER + checksum_bytes or integer(buffer, start + _SIZE, 4) != end - start:
+    if end - start < _HEADER + checksum_bytes or unsigned(buffer, start + _SIZE, 4) != end - start:
         return False
     if checksum_bytes == 0:
         return True
-    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
+    return crc32(buffer, start, end - checksum_bytes) == unsigned(buffer, end - checksum_bytes, 4)
 
 
 @inlined
@@ -104,11 +104,11 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
     if state.phase != BEGUN or end - at < _QUERY_HEAD:
         return RARE
     # After the status variables come the database's name, a zero, and the statement.
-    statement = at + _QUERY_HEAD + integer(buffer, at + 11, 2) + np.int64(buffer[at + 8]) + 1
-    if end - statement != _BEGIN_BYTES or integer(buffer, statement, _BEGIN_BYTES) != _BEGIN:
+    statement = at + _QUERY_HEAD + unsigned(buffer, at + 11, 2) + np.int64(buffer[at + 8]) + 1
+    if end - statement != _BEGIN_BYTES or unsigned(buffer, statement, _BEGIN_BYTES) != _BEGIN:
         return RARE
     state.phase = FRAMED
-    state.thread = integer(buffer, at, 4)
+    state.thread = unsigned(buffer, at, 4)
     return DONE
 
 
@@ -131,8 +131,7 @@ def _statement(buffer: Bytes, at: Int, end: Int, state: Record, rows: SliceRows)
         return DONE
     if start + TEXT_LENGTH + length + SLACK > len(rows.body):
         return NO_ROOM
-    for i in range(TEXT_LENGTH):
-        rows.body[start + i] = length >> (8 * i) & 255
+    put_unsigned(rows.body, start, length, TEXT_LENGTH)
     copy(buffer, at + 1, length, rows.body, start + TEXT_LENGTH)
     state.statement, state.bytes = start, start + TEXT_LENGTH + length
     return FULL if state.bytes >= state.most_bytes else DONE
@@ -173,7 +172,7 @@ def _map(
     number = _find(buffer, at + _MAP_HEAD, end, known)
     if number < 0:
         return RARE
-    table_id = integer(buffer, at, _TABLE_ID_BYTES)
+    table_id = unsigned(buffer, at, _TABLE_ID_BYTES)
     i = _explained_at(state, explained, table_id)
     if i < 0:
         if state.tables == explained.shape[1]:
@@ -198,7 +197,7 @@ def _rows(
     """A rows event's body."""
     if state.phase < FRAMED or end - at < _TABLE_ID_BYTES:
         return RARE
-    i = _explained_at(state, explained, integer(buffer, at, _TABLE_ID_BYTES))
+    i = _explained_at(state, explained, unsigned(buffer, at, _TABLE_ID_BYTES))
     if i < 0:
         return RARE
     number = explained[1, i]
@@ -263,14 +262,14 @@ def _event(
         return RARE
     code = np.int64(buffer[start + 4])
     at, body_end = start + _HEADER, end - state.checksum_bytes
-    place = integer(buffer, start + 13, 4)
+    place = unsigned(buffer, start + 13, 4)
     if place != 0 and not state.within:
         state.begins = state.offset
     status = RARE
     if code == _TABLE_MAP:
         status = _map(buffer, at, body_end, state, known, explained)
     elif _IS_ROWS[code]:
-        state.server = integer(buffer, start + 5, 4)
+        state.server = unsigned(buffer, start + 5, 4)
         status = _rows(buffer, at, body_end, code, state, known, explained, rows)
     elif code == _GTID and not state.within:
         status = begin(buffer, at, body_end, state, sources)

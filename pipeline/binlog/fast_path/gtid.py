@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, DONE, RARE, Record
 from pipeline.gtid.gtid_set import LARGEST_NUMBER
 from pipeline.types.buffers import Bytes, Int
-from pipeline.types.byte_kernels import bytes_equal, integer
+from pipeline.types.byte_kernels import bytes_equal, unsigned
 from pipeline.types.jit import inlined
 
 _HEADER: Final = 19
@@ -33,19 +33,19 @@ def begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> 
     if state.phase != BETWEEN or end - at < _GTID_BYTES:
         return RARE
     source = _source(buffer, at + 1, sources, state.source)
-    number = integer(buffer, at + 1 + _UUID, 8)
+    number = unsigned(buffer, at + 1 + _UUID, 8)
     if source < 0 or not 1 <= number <= LARGEST_NUMBER:
         return RARE
-    commit_time: Int = integer(buffer, at - _HEADER, 4) * 1_000_000
+    commit_time: Int = unsigned(buffer, at - _HEADER, 4) * 1_000_000
     original_time: Int = np.int64(0)
     times = at + _TIME_AT
     if end - times >= _TIME_BYTES and buffer[at + _GTID_BYTES] == _LOGICAL_CLOCK:
-        commit_time = integer(buffer, times, _TIME_BYTES) & ~_ORIGINAL_FOLLOWS
+        commit_time = unsigned(buffer, times, _TIME_BYTES) & ~_ORIGINAL_FOLLOWS
         original_time = commit_time
-        if integer(buffer, times, _TIME_BYTES) & _ORIGINAL_FOLLOWS:
+        if unsigned(buffer, times, _TIME_BYTES) & _ORIGINAL_FOLLOWS:
             if end - times < 2 * _TIME_BYTES:
                 return RARE
-            original_time = integer(buffer, times + _TIME_BYTES, _TIME_BYTES)
+            original_time = unsigned(buffer, times + _TIME_BYTES, _TIME_BYTES)
     state.phase = BEGUN
     state.thread, state.statement = -1, -1
     state.source, state.number = source, number
@@ -150,7 +150,7 @@ def _variable(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
     behind = at + 1 + further
     if behind > end:
         return np.int64(0), np.int64(-1)
-    value = integer(buffer, at + 1, further)
+    value = unsigned(buffer, at + 1, further)
     if further < 8:
         value = first >> (further + 1) | value << (7 - further)
     return value, behind if value >= 0 else np.int64(-1)

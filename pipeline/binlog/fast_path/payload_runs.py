@@ -30,7 +30,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.fast_path.events import is_sound
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.types.buffers import Bytes, Int, Longs
-from pipeline.types.byte_kernels import copy, integer
+from pipeline.types.byte_kernels import copy, unsigned
 from pipeline.types.jit import compiled, inlined
 
 # Few enough that a run that fails costs little, and enough that a run costs little for each payload.
@@ -116,7 +116,7 @@ def _describe(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
         if length > 1:
             if end - at < length - 1:
                 return at, np.int64(-1)
-            value = integer(buffer, at, length - 1)
+            value = unsigned(buffer, at, length - 1)
             at += length - 1
         if number == _COMPRESSION and value != _ZSTD:
             return at, np.int64(-1)
@@ -132,7 +132,7 @@ def _describe(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
 @inlined
 def _is_frame(buffer: Bytes, at: Int, end: Int, size: Int) -> bool:
     """Whether these bytes are one frame that says that it has this size, without a dictionary."""
-    if end - at < 5 or integer(buffer, at, 4) != _MAGIC:
+    if end - at < 5 or unsigned(buffer, at, 4) != _MAGIC:
         return False
     descriptor = np.int64(buffer[at + 4])
     width, single = descriptor >> 6, descriptor >> 5 & 1
@@ -141,14 +141,14 @@ def _is_frame(buffer: Bytes, at: Int, end: Int, size: Int) -> bool:
     at += 6 - single
     if end - at < 1 << width:
         return False
-    if integer(buffer, at, 1 << width) + (256 if width == 1 else 0) != size:
+    if unsigned(buffer, at, 1 << width) + (256 if width == 1 else 0) != size:
         return False
     at += 1 << width
     last: Int = np.int64(0)
     while not last:
         if end - at < 3:
             return False
-        block = integer(buffer, at, 3)
+        block = unsigned(buffer, at, 3)
         last, kind = block & 1, block >> 1 & 3
         if kind > _COMPRESSED:
             return False
@@ -204,7 +204,7 @@ def _lay_inner(
     while at < end:
         if end - at < _HEADER:
             return -1
-        size = integer(plain, at + _SIZE, 4)
+        size = unsigned(plain, at + _SIZE, 4)
         if size < _HEADER or size > end - at or not _INSIDE[plain[at + _CODE]]:
             return -1
         copy(plain, at, size, laid, to)

@@ -393,7 +393,7 @@ def _has_all(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> bo
     if at + 2 > end:
         return False
     if code >= _V2:
-        at += np.int64(buffer[at]) + (np.int64(buffer[at + 1]) << 8)
+        at += unsigned(buffer, at, 2)
     at += 1 if columns <= 250 else 3
     size = (columns + 7) >> 3
     bitmaps = 2 if code in (_UPDATE, _UPDATE_V1, _UPDATE_PARTLY) else 1

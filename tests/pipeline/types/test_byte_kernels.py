@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.byte_kernels import bytes_equal, copy, copy_words, crc32, integer, put_word, word
+from pipeline.types.byte_kernels import bytes_equal, copy, copy_words, crc32, put_word, unsigned, word
 
 
 def array(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -17,7 +17,9 @@ def array(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 def test_integers_are_pythons(data: bytes, width: int, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, len(data) - width))
     value = int.from_bytes(data[at : at + width], "little")
-    assert integer(array(data), at, width) == (value if width < 8 else int(np.uint64(value).astype(np.int64)))
+    assert unsigned(array(data), at, width) == (
+        value if width < 8 else int(np.uint64(value).astype(np.int64))
+    )
 
 
 @given(st.binary(max_size=100), st.data())

@@ -16,7 +16,7 @@ from pipeline.binlog.rows.json.document_kernels import DEEPEST_DOCUMENT, LITERAL
 from pipeline.binlog.rows.json.document_tree import ROOT, Nodes
 from pipeline.binlog.rows.json.opaque_values import NOT_WRITTEN
 from pipeline.types.buffers import Bytes, Cells, Int, Longs
-from pipeline.types.byte_kernels import integer, put_unsigned, unsigned
+from pipeline.types.byte_kernels import put_unsigned, unsigned
 from pipeline.types.jit import compiled
 
 LENGTH_BYTES: Final = 4  # bytes of a length before each of the documents that come out
@@ -57,7 +57,7 @@ def _run(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
         width = length - 250 if length < 254 else np.int64(8)
         if at + width > end:
             return np.int64(DIFFS_END), end
-        length = integer(buffer, at, width)
+        length = unsigned(buffer, at, width)
         at += width
     if length < 0 or length > end - at:
         return np.int64(DIFFS_END), end
