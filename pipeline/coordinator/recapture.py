@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.config.column_protection import Protection
-from pipeline.coordinator.state import forget_old_snapshots, without_unread_ranges
+from pipeline.coordinator.state import without_unread_ranges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from pipeline.snapshot.key_protection import restarts_at_start
@@ -124,9 +124,7 @@ def _begin_again(
         unread={t: scn for t, scn in checkpoint.unread.items() if t not in back},
         mirrors=mirrors,
         scanned=checkpoint.scanned - set(back),
-        snapshots=forget_old_snapshots(
-            (*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states)), mirrors
-        ),
+        snapshots=(*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states)),
     )
 
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.recapture import recapture_tables
-from pipeline.coordinator.state import forget_old_snapshots, unused_id
+from pipeline.coordinator.state import unused_id
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
@@ -251,4 +251,4 @@ def _add_snapshot(
     others = (each for each in checkpoint.snapshots if each is not present)
     asked = replace(present, tables={**present.tables, **waiting})
     mirrors = {**checkpoint.mirrors, **filling}
-    return replace(checkpoint, snapshots=forget_old_snapshots((*others, asked), mirrors), mirrors=mirrors)
+    return replace(checkpoint, snapshots=(*others, asked), mirrors=mirrors)

@@ -1,5 +1,6 @@
 """The coordinator's state, and the small changes of it that the rules of the coordinator use."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
@@ -57,7 +58,8 @@ from pipeline.snapshot.snapshot import (
 )
 from pipeline.snapshot.watermark import High, StreamPosition
 
-# How many ended snapshots the checkpoint keeps, beyond those that say why a mirror lacks rows.
+# How many ended snapshots the checkpoint keeps, and how many ended verifications, beyond those that say why a mirror
+# lacks rows.
 SNAPSHOTS_REMEMBERED = 10
 
 # Before the keys of what a failed snapshot has not read.
@@ -489,7 +491,7 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
         requests = {other: request for other, request in requests.items() if other != table}
     changed = replace(snapshot, tables={**snapshot.tables, table: table_state}, requests=requests)
     snapshots = tuple(changed if s.id == snapshot.id else s for s in state.checkpoint.snapshots)
-    return with_checkpoint(state, snapshots=forget_old_snapshots(snapshots, state.checkpoint.mirrors))
+    return with_checkpoint(state, snapshots=snapshots)
 
 
 def with_snapshot(state: State, snapshot: Snapshot) -> State:
@@ -509,11 +511,7 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
         and (table not in mirrors or stays_incomplete(state.checkpoint, table))
     ]
     begun = {**mirrors, **dict.fromkeys(first, Filling(begun_scn(state)))}
-    return with_checkpoint(
-        state,
-        snapshots=forget_old_snapshots((*state.checkpoint.snapshots, snapshot), begun),
-        mirrors=begun,
-    )
+    return with_checkpoint(state, snapshots=(*state.checkpoint.snapshots, snapshot), mirrors=begun)
 
 
 def unused_id(checkpoint: Checkpoint, wanted: str) -> str:
@@ -528,19 +526,40 @@ def is_keyless(checkpoint: Checkpoint, table: TableId) -> bool:
     return schema is not None and not schema.key
 
 
-def forget_old_snapshots(
-    snapshots: tuple[Snapshot, ...], mirrors: Mapping[TableId, Mirror]
-) -> tuple[Snapshot, ...]:
-    """Returns the snapshots without those that ended long ago.
+def forget_old_snapshots(state: State) -> State:
+    """Returns the state without the snapshots that ended long ago, in which the ends since are numbered.
 
-    One that a signal stopped stays while a mirror lacks rows because of that. So no statement begins the mirror again.
+    What has ended since stays, however much it is: no checkpoint has its end yet. The ends of verifications count by
+    themselves, because the lake compares their rows later. A snapshot that a signal stopped stays while a mirror lacks
+    rows because of that. So no statement begins the mirror again.
     """
-    old = [snapshot for snapshot in snapshots if snapshot.ended][:-SNAPSHOTS_REMEMBERED]
-    if not old:
-        return snapshots
-    last = {table: snapshot.id for snapshot in snapshots for table in snapshot.tables}
-    forgotten = {snapshot.id for snapshot in old if not _explains_lack(snapshot, last, mirrors)}
-    return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
+    before = state.checkpoint.snapshots
+    known = max((snapshot.end_number for snapshot in before), default=0)
+    snapshots = _number_ends(before, known)
+    old = {snapshot.id for snapshot in _beyond_remembered(snapshots) if snapshot.end_number <= known}
+    if old:
+        last = {table: snapshot.id for snapshot in snapshots for table in snapshot.tables}
+        mirrors = state.checkpoint.mirrors
+        snapshots = tuple(s for s in snapshots if s.id not in old or _explains_lack(s, last, mirrors))
+    return state if snapshots == before else with_checkpoint(state, snapshots=snapshots)
+
+
+def _number_ends(snapshots: tuple[Snapshot, ...], known: int) -> tuple[Snapshot, ...]:
+    """Returns the snapshots with the numbers of their ends. So many (`known`) are given, and 0 is that of no end."""
+    numbers = itertools.count(known + 1)
+    return tuple(
+        replace(snapshot, end_number=next(numbers) if snapshot.ended else 0)
+        if snapshot.ended is not (snapshot.end_number > 0)
+        else snapshot
+        for snapshot in snapshots
+    )
+
+
+def _beyond_remembered(snapshots: tuple[Snapshot, ...]) -> Iterator[Snapshot]:
+    """Yields the ended snapshots, and the ended verifications, except the last ones that ended."""
+    by_end = sorted((snapshot for snapshot in snapshots if snapshot.ended), key=lambda each: each.end_number)
+    yield from [each for each in by_end if each.verification is None][:-SNAPSHOTS_REMEMBERED]
+    yield from [each for each in by_end if each.verification is not None][:-SNAPSHOTS_REMEMBERED]
 
 
 def _explains_lack(ended: Snapshot, last: Mapping[TableId, str], mirrors: Mapping[TableId, Mirror]) -> bool:

@@ -94,6 +94,7 @@ from pipeline.coordinator.state import (
     UnwrittenChunks,
     WindowMode,
     end_table,
+    forget_old_snapshots,
     range_of,
     snapshot_of,
     stop_table,
@@ -138,7 +139,7 @@ def start(
         None, State(limits, mode, checkpoint, snapshot_mode, has_lake=has_lake, protection=protection)
     )
     state, orders = order_reads(reselect.restore_keys(state, unread))
-    state = _skip_begun_scn(state)
+    state = forget_old_snapshots(_skip_begun_scn(state))
     return state, (journal.Append((), state.checkpoint), *orders)
 
 
@@ -223,6 +224,8 @@ def _append(
     held = not isinstance(state.phase, BetweenTransactions)  # mirrors may have begun since the last Append
     if held or after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _skip_begun_scn(after)
+    if held or after.checkpoint.snapshots is not state.checkpoint.snapshots:
+        after = forget_old_snapshots(after)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.phase, InTransaction):  # and it ends here
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()

@@ -163,7 +163,8 @@ class Snapshot:
     `requests` holds those of tables that aren't just read completely. `blocking`: the stream is paused while a chunk of
     it is read. Of two snapshots the one with the higher `priority` comes first, else the older one. `consistent`: all
     of its tables are read at one position (`pipeline.coordinator.consistent_state`). `verification`: why its rows
-    aren't for the lake's tables, None if they are.
+    aren't for the lake's tables, None if they are. `end_number`: rises from one end of a snapshot to the next; 0 until
+    the end is numbered.
     """
 
     id: str
@@ -173,6 +174,7 @@ class Snapshot:
     priority: int = 0
     consistent: bool = False
     verification: Verification | None = None
+    end_number: int = 0
 
     @property
     def ended(self) -> bool:
@@ -227,6 +229,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
         "consistent": snapshot.consistent,
         "priority": snapshot.priority,
         "verification": _verification_to_json(snapshot.verification),
+        **({"end_number": snapshot.end_number} if snapshot.end_number else {}),
         "tables": [
             {
                 "database": table.database,
@@ -250,6 +253,7 @@ def from_json(value: dict[str, Any]) -> Snapshot:
         value["priority"],
         value["consistent"],
         _verification_from_json(value.get("verification")),
+        value.get("end_number", 0),
     )
 
 

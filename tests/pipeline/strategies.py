@@ -86,6 +86,7 @@ def snapshots(draw: st.DrawFn) -> snapshot.Snapshot:
         draw(st.integers(-3, 3)),
         draw(st.booleans()),
         draw(st.none() | verified),
+        draw(_counts),
     )
 
 

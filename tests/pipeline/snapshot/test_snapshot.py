@@ -106,6 +106,13 @@ def test_a_rate_is_told_only_if_there_is_one() -> None:
     assert snapshots.from_json(snapshots.to_json(paced)) == paced
 
 
+def test_the_number_of_an_end_is_told_only_if_there_is_one() -> None:
+    ended = Snapshot("s1", {}, end_number=3)
+    told = snapshots.to_json(ended)
+    assert told.pop("end_number") == 3
+    assert snapshots.from_json(told) == replace(ended, end_number=0)
+
+
 @pytest.mark.parametrize(
     ("request_", "whole"),
     [
