@@ -3,12 +3,19 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from actors.signals.channel import IncomingSignal
 from pipeline.config.settings import VerifySettings
 from pipeline.messages.signals import SignalAnswer, SignalRejected
-from pipeline.signals.verify_schedule import ScheduledSignal, retry_rejected_at, scheduled_signal
+from pipeline.signals.verify_schedule import (
+    REJECTED_PAUSE_S,
+    ScheduledSignal,
+    left_until,
+    retry_rejected_at,
+    scheduled_signal,
+)
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
@@ -21,12 +28,17 @@ class VerifySchedule:
         self._settings = settings
         self._clock = clock
         self._next_at = 0.0
+        self._rejected = asyncio.Event()
 
     async def receive(self) -> IncomingSignal:
         """Returns the signal of the present slot, once it is due."""
-        await asyncio.sleep(max(0.0, self._next_at - self._clock()))
-        # Another clock than the day's measures the sleep, so it may end too early.
-        scheduled = scheduled_signal(self._settings, max(self._clock(), self._next_at))
+        # The answer to the last one comes meanwhile. Another clock than the day's measures the wait.
+        while left := left_until(self._next_at, self._settings, self._clock()):
+            self._rejected.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, REJECTED_PAUSE_S)):
+                    await self._rejected.wait()
+        scheduled = scheduled_signal(self._settings, self._clock())
         self._next_at = scheduled.next_at
 
         async def answer(given: SignalAnswer) -> None:
@@ -47,3 +59,4 @@ class VerifySchedule:
     def _answered(self, scheduled: ScheduledSignal, given: SignalAnswer) -> None:
         if isinstance(given, SignalRejected):
             self._next_at = retry_rejected_at(scheduled, self._clock())
+            self._rejected.set()

@@ -4,7 +4,8 @@ Time is divided into slots of the configured length, counted from the epoch. Eac
 the slot. The coordinator takes an id once. So a service that was started again sends the slot's signal again, and
 nothing is verified twice.
 
-A signal that was rejected is sent again after a pause: the mirror may not be complete yet.
+A signal that was rejected is sent again after a pause: the mirror may not be complete yet. A clock that was ahead and
+is put right delays nothing: the slot that holds now has its signal then.
 """
 
 import json
@@ -44,3 +45,13 @@ def scheduled_signal(settings: VerifySettings, now: float) -> ScheduledSignal:
 def retry_rejected_at(scheduled: ScheduledSignal, now: float) -> float:
     """Returns when (s since the epoch) something is sent after a rejection: the same signal, or the next slot's."""
     return min(scheduled.next_at, now + REJECTED_PAUSE_S)
+
+
+def left_until(next_at: float, settings: VerifySettings, now: float) -> float:
+    """Returns how long (s) after now the next signal is due, which was set to `next_at` (s since the epoch).
+
+    It's due at once if the clock was ahead then.
+    """
+    left = next_at - now
+    was_ahead = left > settings.every_hours * 3600 + REJECTED_PAUSE_S
+    return 0.0 if was_ahead else max(0.0, left)

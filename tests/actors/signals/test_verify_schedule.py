@@ -43,3 +43,25 @@ async def test_a_rejected_signal_is_sent_again() -> None:
     await first.answer(SignalRejected("verify-every-3600s-5", "its mirror isn't complete"))
     clock.now += REJECTED_PAUSE_S
     assert (await channel.receive()).text == first.text
+
+
+async def test_a_rejection_comes_while_the_next_signal_is_waited_for() -> None:
+    clock = Clock()
+    channel = VerifySchedule(VerifySettings(1.0), clock)
+    first = await channel.receive()
+    again = asyncio.create_task(channel.receive())
+    await asyncio.sleep(0)  # the next wait begins
+    await first.answer(SignalRejected("verify-every-3600s-5", "its mirror isn't complete"))
+    clock.now += REJECTED_PAUSE_S
+    async with asyncio.timeout(60):
+        assert (await again).text == first.text
+
+
+async def test_a_clock_that_was_ahead_delays_nothing() -> None:
+    clock = Clock()
+    clock.now += 1000 * HOUR
+    channel = VerifySchedule(VerifySettings(1.0), clock)
+    assert parse_signal((await channel.receive()).text).id == "verify-every-3600s-1005"
+    clock.now -= 1000 * HOUR
+    async with asyncio.timeout(60):
+        assert parse_signal((await channel.receive()).text).id == "verify-every-3600s-5"

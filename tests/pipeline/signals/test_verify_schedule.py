@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pipeline.config.settings import VerifySettings
 from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.signal import VerifyTables, parse_signal
-from pipeline.signals.verify_schedule import REJECTED_PAUSE_S, retry_rejected_at, scheduled_signal
+from pipeline.signals.verify_schedule import REJECTED_PAUSE_S, left_until, retry_rejected_at, scheduled_signal
 
 DAILY = VerifySettings(24.0, TableFilter((r"shop\.orders",)), repair=True, rows_per_s=9)
 DAY = 86_400.0
@@ -39,3 +39,10 @@ def test_a_rejected_signal_comes_again_within_its_slot() -> None:
     scheduled = scheduled_signal(DAILY, 3 * DAY)
     assert retry_rejected_at(scheduled, 3 * DAY) == 3 * DAY + REJECTED_PAUSE_S
     assert retry_rejected_at(scheduled, 4 * DAY - 1) == 4 * DAY
+
+
+def test_a_signal_is_due_at_its_time_or_once_the_clock_proves_to_have_been_ahead() -> None:
+    assert left_until(4 * DAY, DAILY, 3 * DAY) == DAY
+    assert left_until(4 * DAY, DAILY, 4 * DAY) == left_until(4 * DAY, DAILY, 5 * DAY) == 0
+    assert left_until(4 * DAY, DAILY, 3 * DAY - REJECTED_PAUSE_S) == DAY + REJECTED_PAUSE_S
+    assert left_until(4 * DAY, DAILY, 2 * DAY) == 0
