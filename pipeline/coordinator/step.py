@@ -266,6 +266,8 @@ def _handle(
             return stop_table(state, table, reason), (), ()
         case changes.EnginesSurveyed(unknown):
             return with_checkpoint(state, unknown_engines=unknown), (), ()
+        case changes.ForeignKeysFollowed(keys):
+            return with_checkpoint(state, foreign_keys=keys), (), ()
         case signals.SignalReceived(signal):
             after, answer = signal_received(state, signal)
             return after, (), (answer,)

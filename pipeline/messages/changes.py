@@ -8,6 +8,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.ddl.schema_statements import SchemaStatement
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.prepared_xa import XaPrepared
@@ -97,6 +98,13 @@ class EnginesSurveyed:
     """From this place on the server has told the engine of each table but these, whose rows the log may not have."""
 
     unknown: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeysFollowed:
+    """From this place on these foreign keys, and no others, may change rows below the log."""
+
+    keys: tuple[ForeignKey, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ _OfTables = (
     changes.SchemaVerified
     | changes.SchemaChanged
     | changes.EnginesSurveyed
+    | changes.ForeignKeysFollowed
     | changes.MirrorInvalidated
     | changes.TableStopped
 )

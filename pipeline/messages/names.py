@@ -25,6 +25,7 @@ MESSAGE_NAMES: Final[Mapping[type, str]] = {
     binlog.ReadingPaused: "ReadingPaused",
     binlog.ResumeReading: "ResumeReading",
     changes.EnginesSurveyed: "EnginesSurveyed",
+    changes.ForeignKeysFollowed: "ForeignKeysFollowed",
     changes.SchemaChanged: "SchemaChanged",
     changes.SchemaVerified: "SchemaVerified",
     journal.SegmentSealed: "SegmentSealed",

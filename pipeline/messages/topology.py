@@ -117,6 +117,7 @@ EDGES = (
             changes.SchemaVerified,
             changes.SchemaChanged,
             changes.EnginesSurveyed,
+            changes.ForeignKeysFollowed,
             changes.MirrorInvalidated,
             changes.TableStopped,
             binlog.LogAdvanced,

@@ -1,6 +1,7 @@
 """A foreign key whose work InnoDB does below the log."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.schema.table_schema import TableId
 
@@ -17,3 +18,16 @@ class ForeignKey:
     columns: tuple[str, ...]
     deletes: bool
     updates: bool
+
+
+def to_json(key: ForeignKey) -> list[Any]:
+    """A foreign key as plain JSON values; `from_json` is its inverse."""
+    child, parent = key.child, key.parent
+    tables = [child.database, child.name, parent.database, parent.name]
+    return [*tables, list(key.columns), key.deletes, key.updates]
+
+
+def from_json(value: list[Any]) -> ForeignKey:
+    """The foreign key that `to_json` wrote."""
+    database, child, of_parent, parent, columns, deletes, updates = value
+    return ForeignKey(TableId(database, child), TableId(of_parent, parent), tuple(columns), deletes, updates)

@@ -11,6 +11,8 @@ from pipeline.gtid import witness as witnesses
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witnesses
+from pipeline.schema import foreign_key
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import prepared_xa
 from pipeline.snapshot import snapshot as snapshots
@@ -68,7 +70,9 @@ class Checkpoint:
     `unknown_engines`: the tables whose engine may be one whose rows the log doesn't have. A statement may have changed
     it, and the server hasn't said it since. `scanned`: the tables without a key whose changes add up to their rows,
     since a scan (`pipeline.coordinator.halted.table_scan`) has read these. `log_end`: the place in the log of `server`
-    up to which everything has passed; None if that isn't known.
+    up to which everything has passed; None if that isn't known. `foreign_keys`: those that may change rows below the
+    log from the position on (`pipeline.verifier.cascades`); None if that isn't known, as in checkpoints from before
+    this field.
     """
 
     position: GtidSet
@@ -89,6 +93,7 @@ class Checkpoint:
     unknown_engines: frozenset[TableId] = frozenset()
     scanned: frozenset[TableId] = frozenset()
     log_end: Coordinates | None = None
+    foreign_keys: tuple[ForeignKey, ...] | None = None
 
     @property
     def to_be_resumed(self) -> bool:
@@ -139,12 +144,14 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "unknown_engines": [[t.database, t.name] for t in sorted(checkpoint.unknown_engines)],
         "scanned": [[t.database, t.name] for t in sorted(checkpoint.scanned)],
         "log_end": checkpoint.log_end and [checkpoint.log_end.file, checkpoint.log_end.offset],
+        "foreign_keys": checkpoint.foreign_keys
+        and [foreign_key.to_json(key) for key in checkpoint.foreign_keys],
     }
 
 
 def from_json(value: dict[str, Any], versions: Mapping[str, TableSchema]) -> Checkpoint:
     """The checkpoint that `to_json` wrote; `versions` has the schema of each version."""
-    moving = value["moving"]
+    moving, keys = value["moving"], value.get("foreign_keys")
     return Checkpoint(
         position=GtidSet.parse(value["position"]),
         scn=value["scn"],
@@ -164,4 +171,5 @@ def from_json(value: dict[str, Any], versions: Mapping[str, TableSchema]) -> Che
         unknown_engines=frozenset(TableId(d, t) for d, t in value.get("unknown_engines", ())),
         scanned=frozenset(TableId(d, t) for d, t in value.get("scanned", ())),
         log_end=Coordinates(*end) if (end := value.get("log_end")) else None,
+        foreign_keys=None if keys is None else tuple(map(foreign_key.from_json, keys)),
     )

@@ -9,6 +9,11 @@ each statement that may have altered a table. The effects of its new foreign key
 tables are read again at once, and from then on like the others. Removed foreign keys stay known, which costs an
 unneeded read.
 
+A start knows the foreign keys of the server's present, and the log may be older. So the checkpoint has those that are
+followed (`ForeignKeysFollowed`). Of these the server may have some no longer, or it may log their effects by now. They
+are followed until everything has passed that the server had executed when it was asked. Those that the checkpoint lacks
+are new.
+
 Changes that the log has without their rows, or without names for their columns, work along foreign keys, too.
 
 Source: MySQL 9.7 Reference Manual, "FOREIGN KEY Constraints", and `innodb_native_foreign_keys` there.

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pipeline.messages.changes import ForeignKeysFollowed
 from pipeline.schema.table_schema import TableSchema
 from pipeline.verifier.cascades import effects_of_new_keys
 from pipeline.verifier.schema_fence import ServerAnswer
@@ -43,18 +44,24 @@ def handle_answer(state: State, answer: ServerAnswer) -> tuple[State, tuple[News
 
 
 def _take_foreign_keys(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ...]]:
-    """The state with the server's foreign keys, and what that makes of the tables that new ones change."""
+    """The state with the server's foreign keys, and what that makes of the tables that new ones change.
+
+    No checkpoint has a new one without the restarts. So a start after a kill in between finds that it's new.
+    """
     if state.outdated_keys is None:
         return state, ()
-    new = [
-        key
-        for key in answer.foreign_keys
-        if state.captured.match(key.child) and key not in state.foreign_keys
-    ]
+    known = frozenset(state.foreign_keys)
+    new = [key for key in answer.foreign_keys if state.captured.match(key.child) and key not in known]
     keys, reread = (*state.foreign_keys, *new), state.outdated_keys.reread
     stops, restarts = effects_of_new_keys(keys, new, state.captured, stopped_tables(state), reread=reread)
-    state = replace(state, foreign_keys=keys, outdated_keys=state.outdated_keys.drop_answered(answer.at))
-    return with_tables(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
+    state = replace(
+        state,
+        foreign_keys=keys,
+        former_keys=state.former_keys.difference(answer.foreign_keys),
+        outdated_keys=state.outdated_keys.drop_answered(answer.at),
+    )
+    followed = (ForeignKeysFollowed(keys),) if new else ()
+    return with_tables(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts, *followed)
 
 
 def apply_answers(state: State) -> tuple[State, tuple[News, ...]]:

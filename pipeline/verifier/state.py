@@ -16,6 +16,7 @@ from pipeline.messages.changes import (
     ChangesVerified,
     CreationStatements,
     EnginesSurveyed,
+    ForeignKeysFollowed,
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
@@ -29,7 +30,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import MERGEABLE, Survey, Traits
-from pipeline.verifier.cascades import OutdatedForeignKeys, stop_orphans
+from pipeline.verifier.cascades import OutdatedForeignKeys, effects_of_new_keys, stop_orphans
 from pipeline.verifier.schema_fence import HeldMessage
 from pipeline.verifier.table_state import (
     SchemaFetched,
@@ -40,7 +41,7 @@ from pipeline.verifier.table_state import (
     Unproven,
 )
 
-News = SchemaVerified | EnginesSurveyed | MirrorInvalidated | TableStopped
+News = SchemaVerified | EnginesSurveyed | ForeignKeysFollowed | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 _ELSEWHERE = (
@@ -67,7 +68,8 @@ class State:
     present transaction creates. `held`: messages that wait, with `held_bytes` of rows, after `passed` others.
     `log_position`: where the stream is after those.
 
-    `foreign_keys`: those whose effects aren't in the log. `cascaded`: tables that these may have changed in the present
+    `foreign_keys`: those whose effects aren't in the log. `former_keys`: those of them that matter only until nothing
+    is `to_come`. `cascaded`: tables that these may have changed in the present
     transaction, with the parents. `outdated_keys`: tables that may have other foreign keys by now, None if the server
     logs their effects. `unnamed`: tables whose images in the present transaction were left out, and why. `survey`:
     facts of tables that the log doesn't have. `unknown_engines`: tables whose engine may be one whose rows the log
@@ -90,6 +92,7 @@ class State:
     passed: int = 0
     log_position: Coordinates | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
+    former_keys: frozenset[ForeignKey] = frozenset()
     cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
     outdated_keys: OutdatedForeignKeys | None = None
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
@@ -161,7 +164,7 @@ def stop_orphaned_tables(state: State) -> tuple[State, tuple[TableStopped, ...]]
 
 
 def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
-    """The state after these transactions; once none is to come, the schemas of the start hold."""
+    """The state after these transactions; once none is to come, the schemas and foreign keys of the start hold."""
     to_come = state.to_come - gtids
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()
@@ -169,7 +172,36 @@ def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, 
     state = with_tables(replace(state, to_come=to_come), arrived)
     state, told = report_schemas(state, [holding.schema for holding in arrived.values()])
     state, stops = apply_survey(state)
-    return state, (*told, *stops)
+    state, keys = _drop_former_keys(state)
+    return state, (*told, *stops, *keys)
+
+
+def follow_keys_at_start(
+    state: State, keys: tuple[ForeignKey, ...], before: tuple[ForeignKey, ...] | None
+) -> tuple[State, tuple[News, ...]]:
+    """Returns the state that follows the server's foreign keys, and those of `before`, the checkpoint's, if any of
+    their work may be to come.
+
+    New ones came while nobody asked the server. So their tables are read again, as where an answer has new ones. Those
+    that can't be followed have stopped. A checkpoint that says nothing of foreign keys (None) makes none new.
+    """
+    now = frozenset(keys)
+    former = tuple(key for key in before or () if key not in now) if state.to_come else ()
+    state = replace(state, foreign_keys=(*keys, *former), former_keys=frozenset(former))
+    if before is None:
+        return state, (ForeignKeysFollowed(state.foreign_keys),)
+    new, ended = now.difference(before), stopped_tables(state)
+    _, restarts = effects_of_new_keys(state.foreign_keys, new, state.captured, ended, reread=True)
+    same = frozenset(before) == frozenset(state.foreign_keys)
+    return state, (*restarts, *(() if same else (ForeignKeysFollowed(state.foreign_keys),)))
+
+
+def _drop_former_keys(state: State) -> tuple[State, tuple[ForeignKeysFollowed, ...]]:
+    """Returns the state without the foreign keys that did their work before the server was asked at the start."""
+    if not state.former_keys:
+        return state, ()
+    keys = tuple(key for key in state.foreign_keys if key not in state.former_keys)
+    return replace(state, foreign_keys=keys, former_keys=frozenset()), (ForeignKeysFollowed(keys),)
 
 
 def survey_again(

@@ -85,6 +85,7 @@ from pipeline.verifier.state import (
     News,
     State,
     apply_survey,
+    follow_keys_at_start,
     report_schemas,
     report_stops,
     stop_orphaned_tables,
@@ -120,8 +121,9 @@ def start(
 ) -> tuple[State, tuple[Order, ...]]:
     """Returns the state at the checkpoint, and what follows from it.
 
-    `keeps`: the tables on whose schema the journal keeps statements, None if it keeps none. `signals`: the signal
-    table, if `captured` has it only for its signals. Its rows are read, also if it was captured before and has stopped.
+    `foreign_keys`: those of the server whose effects aren't in its log. `keeps`: the tables on whose schema the journal
+    keeps statements, None if it keeps none. `signals`: the signal table, if `captured` has it only for its signals. Its
+    rows are read, also if it was captured before and has stopped.
     """
     schemas, to_come = checkpoint.schemas, known.at - checkpoint.position
     tables = _tables_at_start(known, schemas, checkpoint.unproven, all_passed=not to_come)
@@ -146,7 +148,6 @@ def start(
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
     state = replace(
         state,
-        foreign_keys=foreign_keys,
         outdated_keys=outdated_keys,
         keeps=keeps,
         survey=initial_survey(known.traits, known.at),
@@ -158,7 +159,8 @@ def start(
         s.schema for t, s in state.tables.items() if isinstance(s, SchemaKnown) and s.schema != schemas.get(t)
     ]
     state, news = report_schemas(state, new)
-    return _with_query(state, (*stops, *elsewhere, *news))
+    state, followed = follow_keys_at_start(state, foreign_keys, checkpoint.foreign_keys)
+    return _with_query(state, (*stops, *elsewhere, *news, *followed))
 
 
 def _tables_at_start(

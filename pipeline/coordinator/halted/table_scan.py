@@ -86,6 +86,7 @@ from pipeline.messages.binlog import LogAdvanced, PauseReading, ResumeReading
 from pipeline.messages.changes import (
     ChangesVerified,
     EnginesSurveyed,
+    ForeignKeysFollowed,
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
@@ -111,6 +112,7 @@ ENDING: Final = (
     SchemaChanged,
     SchemaVerified,
     EnginesSurveyed,
+    ForeignKeysFollowed,
     MirrorInvalidated,
     TableStopped,
     LogAdvanced,

@@ -145,6 +145,33 @@ async def test_foreign_keys_that_come_while_capture_runs(
     assert mysql56.sql(f"SELECT COUNT(*) FROM {b}")[0][0] == (2 if policy is ForeignKeys.REFUSE else 1)
 
 
+async def test_a_foreign_key_that_is_gone_when_what_it_did_passes(
+    mysql56: MysqlServer, database56: str, tmp_path: Path
+) -> None:
+    """It did it while capture was down."""
+    a, b = (TableId(database56, name) for name in "ab")
+    mysql56.sql(
+        TABLES[0],
+        "CREATE TABLE b (id INT PRIMARY KEY, a INT, CONSTRAINT k FOREIGN KEY (a) REFERENCES a (id) ON DELETE CASCADE)",
+        "INSERT INTO a VALUES (1, 1), (2, 2)",
+        "INSERT INTO b VALUES (1, 1), (2, 2)",
+        database=database56,
+    )
+    settings = pipeline(mysql56, tmp_path, database56, foreign_keys=ForeignKeys.REREAD)
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        await service.stop()
+    mysql56.sql("DELETE FROM a WHERE id = 1", "ALTER TABLE b DROP FOREIGN KEY k", database=database56)
+    async with running(settings) as service:
+        await service.caught_up(mysql56)
+        await service.until(lambda: all(_read(service)), "all that was restarted has been read")
+        await service.stop()
+    assert mysql56.sql(f"SELECT id FROM {b}") == [(2,)]
+    assert unequal(mysql56, tmp_path / "journal", a, b) == []
+
+
 @pytest.mark.parametrize("effect", ["CASCADE", "SET NULL"])
 async def test_a_referred_column_that_becomes_null_and_was_not_logged_before(
     mysql56: MysqlServer, database56: str, tmp_path: Path, effect: str

@@ -4,13 +4,19 @@ from dataclasses import replace
 
 from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.messages.changes import CreationStatements, MirrorInvalidated, SchemaVerified
+from pipeline.messages.changes import (
+    CreationStatements,
+    ForeignKeysFollowed,
+    MirrorInvalidated,
+    SchemaVerified,
+)
 from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.journal import ChangePart, StatementPart
 from pipeline.messages.row_images import ImageKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import SnapshotFailed, SnapshotWaiting
@@ -117,6 +123,13 @@ def test_a_schema_that_comes_within_a_transaction_goes_out_as_still_empty_with_i
     assert append.checkpoint.mirrors == {ORDERS.table: Ready(since)}
     assert append.alterations == (Altered(since, Alteration(schema, "CREATE TABLE", emptied=True)),)
     assert append.checkpoint.scn == since + 1, "the transaction's rows count"
+
+
+def test_the_checkpoint_has_the_foreign_keys_that_are_followed() -> None:
+    capture = Capture(ORDERS)
+    keys = (ForeignKey(ITEMS.table, ORDERS.table, ("id",), deletes=True, updates=True),)
+    capture.give(ForeignKeysFollowed(keys))
+    assert capture.appends[-1].checkpoint.foreign_keys == keys
 
 
 def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:

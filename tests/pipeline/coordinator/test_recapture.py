@@ -14,6 +14,7 @@ from pipeline.coordinator.recapture import recapture_reprotected, recapture_tabl
 from pipeline.coordinator.state import stop_table
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -121,6 +122,21 @@ def test_a_stopped_table_begins_again_with_a_snapshot_of_the_whole() -> None:
     assert again.schemas == STOPPED.schemas, "what holds here is proven by the stream"
     assert again.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Ready(2)}
     assert again.snapshots == (Snapshot("r1", {ORDERS.table: SnapshotWaiting()}),)
+
+
+def test_no_former_foreign_key_of_a_stopped_table_stops_it_again() -> None:
+    """The server decides on the present ones. Those of tables that are captured still matter."""
+    by_items, by_users, of_items = (
+        ForeignKey(child.table, parent.table, ("id",), deletes=True, updates=True)
+        for child, parent in ((ORDERS, ITEMS), (ORDERS, USERS), (ITEMS, USERS))
+    )
+    stopped = replace(
+        STOPPED,
+        stopped={each.table: SO for each in (ORDERS, USERS)},
+        foreign_keys=(by_items, by_users, of_items),
+    )
+    again = recapture_tables(asked(stopped, ORDERS.table), known(ORDERS, ITEMS, USERS))
+    assert again.foreign_keys == (by_items, of_items)
 
 
 def test_what_the_source_does_not_show_stays_stopped_and_fails_by_name() -> None:

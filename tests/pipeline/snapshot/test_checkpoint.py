@@ -9,6 +9,7 @@ from hypothesis import given
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.witness import Witness
+from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
@@ -19,6 +20,7 @@ from tests.pipeline.declarations import is_value
 from tests.pipeline.strategies import checkpoints as any_checkpoint
 
 EMPTY = Checkpoint(gtids(""))
+BY_ITEMS = ForeignKey(ORDERS.table, ITEMS.table, ("id", "code"), deletes=True, updates=False)
 
 # A checkpoint that differs from EMPTY, by the field in which it does.
 DIFFERENT: dict[str, Checkpoint] = {
@@ -40,6 +42,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "unknown_engines": replace(EMPTY, unknown_engines=frozenset({ORDERS.table})),
     "scanned": replace(EMPTY, scanned=frozenset({ORDERS.table})),
     "log_end": replace(EMPTY, log_end=Coordinates("binlog.000007", 40)),
+    "foreign_keys": replace(EMPTY, foreign_keys=(BY_ITEMS,)),
 }
 MOVEMENT = {"position", "scn", "witnesses", "prepared", "log_end"}
 
@@ -54,6 +57,13 @@ def through_json(checkpoint: Checkpoint) -> Checkpoint:
 @given(any_checkpoint())
 def test_a_checkpoint_comes_back_from_json(checkpoint: Checkpoint) -> None:
     assert through_json(checkpoint) == checkpoint
+
+
+def test_no_foreign_keys_are_something_else_than_unknown_ones() -> None:
+    none = replace(EMPTY, foreign_keys=())
+    assert through_json(none) == none
+    earlier = {name: value for name, value in checkpoints.to_json(EMPTY).items() if name != "foreign_keys"}
+    assert checkpoints.from_json(earlier, {}).foreign_keys is None
 
 
 def test_schemas_are_written_by_their_version_only() -> None:

@@ -1,22 +1,31 @@
 """What is known of tables: their schemas, foreign keys and engines, and what is reported as that changes."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import LogAdvanced
-from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
-from pipeline.messages.row_images import TableUnreadable
+from pipeline.messages.binlog import LogAdvanced, TransactionsRead
+from pipeline.messages.changes import (
+    ChangesVerified,
+    ForeignKeysFollowed,
+    MirrorInvalidated,
+    SchemaVerified,
+    TableStopped,
+)
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.verifier import step as machine
 from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.state import State, stops_for_engines
-from pipeline.verifier.step import tables_to_ask
+from pipeline.verifier.step import Order, tables_to_ask
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
     FULL,
@@ -91,6 +100,101 @@ def test_one_that_is_not_or_cannot_be_noticed_stops_its_table_by_name(reread: bo
     )
     assert not [m for m in step(state, slice_(4, maps=(FULL,)))[1] if isinstance(m, SchemaVerified)]
     assert step(state, replace(GIVEN, foreign_keys=(key,)))[1] == ()
+
+
+# -- foreign keys at a start
+
+BY_ORDERS = ForeignKey(ITEMS, ORDERS, ("id",), deletes=True, updates=True)
+BOTH = {table: replace(SCHEMA, table=table) for table in (ORDERS, ITEMS)}
+
+
+def at_start(
+    *keys: ForeignKey, before: tuple[ForeignKey, ...] | None, to: int = 3, reread: bool | None = True
+) -> tuple[State, list[Order]]:
+    """A start at 1, at a server that has executed `to`; `reread` is None if it logs what foreign keys do."""
+    checkpoint = Checkpoint(upto(1), schemas=BOTH, foreign_keys=before)
+    outdated = None if reread is None else OutdatedForeignKeys(reread)
+    state, orders = machine.start(
+        SHOP, KnownSchemas(BOTH, upto(to)), checkpoint, foreign_keys=keys, outdated_keys=outdated
+    )
+    return state, list(orders)
+
+
+def followed(said: Iterable[Order]) -> list[tuple[ForeignKey, ...]]:
+    return [each.keys for each in said if isinstance(each, ForeignKeysFollowed)]
+
+
+def deleting(number: int) -> TransactionsRead:
+    """A transaction that deletes a row of ORDERS."""
+    [row] = slice_(number).tables
+    assert isinstance(row, TableImages)
+    kind = pa.array([int(ImageKind.DELETE)], pa.int8())
+    gone = replace(row, images=row.images.set_column(0, IMAGE_FIELDS.field("kind"), kind))
+    return replace(slice_(number), tables=(gone,))
+
+
+def reread_along(said: Iterable[Order]) -> list[list[TableId]]:
+    """The tables that each slice restarts."""
+    return [[each.table for each in m.restarted] for m in said if isinstance(m, ChangesVerified)]
+
+
+@pytest.mark.parametrize(
+    ("now", "reread"),
+    [
+        ((), True),
+        ((replace(BY_ORDERS, parent=TableId("shop", "renamed")),), True),
+        ((), False),
+        ((), None),
+    ],
+    ids=["dropped", "the parent renamed", "dropped, and none may come", "logged by now"],
+)
+def test_a_start_follows_the_foreign_keys_that_worked_in_what_is_to_come(
+    now: tuple[ForeignKey, ...], reread: bool | None
+) -> None:
+    state, first = at_start(*now, before=(BY_ORDERS, *now), reread=reread)
+    assert (followed(first), restarts(first)) == ([], [])
+    state, said = ran(state, deleting(2))
+    assert (reread_along(said), followed(said)) == ([[ITEMS]], [])
+    # With this one all has passed that the server had executed when it was asked.
+    state, said = ran(state, deleting(3))
+    assert (reread_along(said), followed(said)) == ([[ITEMS]], [now])
+    assert isinstance(said[0], ChangesVerified), "no segment may have the foreign keys without that position"
+    _, said = ran(state, deleting(4))
+    assert (reread_along(said), followed(said)) == ([[]], [])
+
+
+def test_a_start_forgets_former_foreign_keys_if_nothing_is_to_come() -> None:
+    state, first = at_start(before=(BY_ORDERS,), to=1)
+    assert (state.foreign_keys, followed(first), restarts(first)) == ((), [()], [])
+
+
+def test_a_foreign_key_that_came_back_is_not_forgotten() -> None:
+    state, _ = at_start(before=(BY_ORDERS,))
+    state, said = ran(state, statement(2, ADDED), replace(answer(4, SCHEMA), foreign_keys=(BY_ORDERS,)))
+    assert (restarts(said), followed(said)) == ([], [])
+    _, said = ran(state, slice_(3), deleting(4))
+    assert (reread_along(said), followed(said)) == ([[], [ITEMS]], [])
+
+
+def test_a_foreign_key_that_the_checkpoint_lacks_has_its_tables_read_again() -> None:
+    """It came while nobody asked the server, or a kill came before the answer."""
+    state, first = at_start(BY_ORDERS, before=())
+    assert [each.table for each in restarts(first)] == [ITEMS]
+    assert followed(first[-1:]) == [(BY_ORDERS,)], "no segment may have it without the restart"
+    assert reread_along(ran(state, deleting(2))[1]) == [[ITEMS]]
+    _, first = at_start(BY_ORDERS, before=None)
+    assert (restarts(first), followed(first)) == ([], [(BY_ORDERS,)])
+    _, first = at_start(BY_ORDERS, before=(BY_ORDERS,))
+    assert (restarts(first), followed(first)) == ([], [])
+
+
+def test_a_new_foreign_key_is_reported_behind_its_restarts() -> None:
+    _, (restarted, known) = ran(behind_the_statement(reread=True), GIVEN)
+    assert isinstance(restarted, MirrorInvalidated)
+    assert known == ForeignKeysFollowed(GIVEN.foreign_keys)
+
+
+# -- engines
 
 
 def test_tables_stop_whose_rows_are_elsewhere() -> None:
