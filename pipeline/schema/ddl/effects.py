@@ -66,7 +66,7 @@ def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[Ta
             case _:
                 continue
         for each in named:
-            found |= names.meant(each) or ({each} if names.captured.match(each) else frozenset())
+            found |= names.meant_or_new(each)
     return frozenset(found)
 
 

@@ -71,6 +71,16 @@ class StatementScope:
             return frozenset()
         return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
 
+    def meant_or_new(self, table: TableId) -> frozenset[TableId]:
+        """The known tables that this name may mean, or, if there's none, the captured ones that it may be for.
+
+        A server that folds names stores the name of another table as it's written, or in small letters.
+        """
+        small = TableId(table.database.lower(), table.name.lower())
+        spelled = {table, small} if self.folds else {table}
+        known = frozenset[TableId]().union(*map(self.meant, spelled))
+        return known or frozenset(filter(self.captured.match, spelled))
+
     def of_database(self, database: str) -> frozenset[TableId]:
         """The known tables of the database that this name may mean."""
         return frozenset(each for each in self.known if self.same(each.database, database))

@@ -100,6 +100,30 @@ def test_tables_that_differ_by_case_alone_are_two_where_both_are_known() -> None
     ) == {upper}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RENAME TABLE stage.Orders TO shop.Orders",
+        "CREATE TABLE SHOP.ORDERS (id INT)",
+        "ALTER TABLE x RENAME Orders",
+    ],
+)
+def test_a_new_table_may_be_stored_in_small_letters(text: str) -> None:
+    only_orders = TableFilter((r"shop\.orders",))
+    statement = parse_logged("shop", text)
+    assert may_alter(StatementScope(only_orders, ()), statement) == {ORDERS}
+    assert may_alter(StatementScope(only_orders, (), folds=False), statement) == set()
+    # One that is stored as it's written may be captured too.
+    assert ORDERS in may_alter(StatementScope(TableFilter((r"(?i)shop\..*",)), ()), statement)
+
+
+def test_a_spelling_that_is_none_hides_no_known_table() -> None:
+    """The server hasn't said yet that it has no table by the spelling of a statement before."""
+    phantom = TableId("shop", "Orders")
+    names = StatementScope(SHOP, {ORDERS, phantom})
+    assert may_alter(names, parse_logged("shop", "ALTER TABLE Orders ADD x INT")) == {ORDERS, phantom}
+
+
 @pytest.mark.parametrize("text", ["DROP TABLE Orders", "TRUNCATE SHOP.orders", "DROP DATABASE SHOP"])
 def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str) -> None:
     folding = changed_unlogged(StatementScope(SHOP, {ORDERS}), parse_logged("shop", text))
