@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from pipeline.messages.topology import GROUPS
 from pipeline.messages.topology import ActorName as Name
-from tests.actors.http.test_server import Bench, served
+from tests.actors.http.served_actors import Bench, served
 from tests.browser.chromium import launched, page
 
 REASON = (

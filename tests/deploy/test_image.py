@@ -26,7 +26,7 @@ from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
-from tests.actors.http.test_server import served
+from tests.actors.http.served_actors import served
 from tests.servers.certificates import certificate
 from tests.servers.docker import Docker
 

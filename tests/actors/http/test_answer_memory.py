@@ -21,8 +21,8 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from pipeline.journal.applied.progress import Through
 from tests.actors.http.changes.journals import Tapped, tapped
-from tests.actors.http.test_server import applied_path
-from tests.pipeline.journal.applied.test_waiters import delivered, sealed
+from tests.actors.http.served_actors import applied_path
+from tests.pipeline.journal.applied.progress import delivered, sealed
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.certificates import certificate
 

@@ -22,7 +22,7 @@ from pipeline.config.settings import HttpSettings, HttpTlsSettings, JournalSetti
 from pipeline.errors import Definite
 from pipeline.metrics import CERTIFICATE_END
 from tests.actors.http.changes.journals import tapped
-from tests.actors.http.test_server import SHOP, Bench, served
+from tests.actors.http.served_actors import SHOP, Bench, served
 from tests.servers.certificates import Authority
 
 HOST = "127.0.0.1"

@@ -17,7 +17,7 @@ from actors.http import server
 from actors.http.access import TokenBucket
 from actors.http.connections import MOST_CONNECTIONS, RESERVE, ConnectionLimits, Connections, most_connections
 from actors.http.static_files import StaticFile
-from tests.actors.http.test_server import Bench, served
+from tests.actors.http.served_actors import Bench, served
 from tests.servers.awaiting import until
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Hal"

@@ -13,7 +13,7 @@ from actors.http import event_stream
 from actors.http.event_stream import MOST_FOLLOWERS
 from actors.http.shared_report import SHARED_FOR
 from pipeline.messages.topology import ActorName as Name
-from tests.actors.http.test_server import Bench, served
+from tests.actors.http.served_actors import Bench, served
 
 
 async def message(answer: aiohttp.ClientResponse) -> tuple[str, dict[str, Any]]:

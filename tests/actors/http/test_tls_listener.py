@@ -15,8 +15,8 @@ from actors.http.access import TokenBucket
 from actors.http.connections import ConnectionLimits
 from actors.http.tls_listener import HANDSHAKES, HANDSHAKES_OF_ADDRESS, HandshakeShares, TlsListener
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
+from tests.actors.http.served_actors import served
 from tests.actors.http.test_certificate import HOST, livez
-from tests.actors.http.test_server import served
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.certificates import certificate
 

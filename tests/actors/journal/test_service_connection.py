@@ -17,9 +17,9 @@ from actors.lake.read_your_writes import NotApplied, wait_until_applied
 from pipeline.config.settings import HttpSettings, HttpTlsSettings, Secret
 from pipeline.errors import Definite
 from pipeline.journal.applied.progress import Through
-from tests.actors.http.test_server import Bench, served
+from tests.actors.http.served_actors import Bench, served
 from tests.pipeline.builders import gtids
-from tests.pipeline.journal.applied.test_waiters import delivered, sealed
+from tests.pipeline.journal.applied.progress import delivered, sealed
 from tests.servers.awaiting import until
 from tests.servers.certificates import certificate
 

@@ -13,7 +13,7 @@ from pipeline.config.settings import HttpSettings, JournalSettings
 from pipeline.journal.applied.progress import JournalProgress
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Decimal, Integer, Json
-from tests.actors.http.test_server import Bench, served
+from tests.actors.http.served_actors import Bench, served
 from tests.integration.history import History
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
 

@@ -27,7 +27,7 @@ from pipeline.snapshot.snapshot import Snapshot, SnapshotWaiting
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.actors.http.test_routes import conforms
 from tests.integration.history import SOURCE
-from tests.pipeline.journal.applied.test_waiters import Delivered, delivered
+from tests.pipeline.journal.applied.progress import Delivered, delivered
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
 from tests.servers.awaiting import WITHIN_S, until
 

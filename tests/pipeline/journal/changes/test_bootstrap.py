@@ -23,7 +23,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed, SnapshotWaiting
 from tests.pipeline.builders import ITEMS, ORDERS, gtids
-from tests.pipeline.journal.applied.test_waiters import Delivered, at, delivered
+from tests.pipeline.journal.applied.progress import Delivered, at, delivered
 from tests.pipeline.lake.stream.entries import ORDERS as ENTRY_ORDERS
 from tests.pipeline.lake.stream.entries import entry as sealed_entry
 from tests.pipeline.lake.stream.entries import retained
