@@ -175,7 +175,7 @@ def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Ite
             yield OfTables("RENAME TABLE", gone, Effect.EMPTIED)
             yield OfTables("RENAME TABLE", frozenset(there) - gone)
         case AltersTable():
-            yield from _altered(statement, exact.get(statement.table))
+            yield from _altered_by_name(statement, exact.get(statement.table))
         case UnparsedStatement(what):
             yield Unclear(what)
         case _:
@@ -183,6 +183,22 @@ def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Ite
 
 
 # ALTER TABLE
+
+
+def _altered_by_name(statement: AltersTable, before: Traits | None) -> Iterator[UnloggedChange]:
+    """The changes of a statement that may rename its table; the old name has no rows then, whatever else it does.
+
+    Raises NotRead.
+    """
+    changes, renamed = list(_altered(statement, before)), frozenset({statement.table})
+    gone = any(
+        isinstance(c, OfTables) and c.effect is Effect.EMPTIED and renamed <= c.tables for c in changes
+    )
+    for change in changes:
+        if gone and isinstance(change, OfTables) and change.effect is not Effect.EMPTIED:
+            yield replace(change, tables=change.tables - renamed)
+        else:
+            yield change
 
 
 def _altered(statement: AltersTable, before: Traits | None) -> Iterator[UnloggedChange]:
