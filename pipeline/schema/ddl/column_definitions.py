@@ -364,6 +364,7 @@ def _read(definition: Sequence[Lexeme]) -> _Definition:
         arguments = _numbers(_taken(reader, Reader.leave_parentheses)[:-1])
     attributes = list(_attributes(reader))
     found = dict(attributes)
+    defaults = [value for setting, value in attributes if setting == "default" and value != "null"]
     return _Definition(
         name,
         kind,
@@ -371,8 +372,8 @@ def _read(definition: Sequence[Lexeme]) -> _Definition:
         bool({"unsigned", "zerofill"} & found.keys()),
         "null" in found,
         "not null" in found,
-        "default" in found,
-        found.get("default", ""),
+        bool(defaults),
+        "".join(defaults[-1:]),
         found.get("charset") or found.get("collate", "").partition("_")[0],
         max(Counter(setting for setting, _ in attributes).values(), default=1) == 1,
     )
@@ -423,8 +424,8 @@ def _attributes(reader: Reader) -> Iterator[tuple[str, str]]:
             else:
                 reader.expect("enforced", "secondary")
         elif reader.keyword("default"):
-            if not reader.keyword("null"):
-                yield "default", _literal(_taken(reader, _expression))
+            # A column may have several, so that NULL counts too.
+            yield "default", "null" if reader.keyword("null") else _literal(_taken(reader, _expression))
         elif reader.keyword("on"):
             reader.expect("update")
             _expression(reader)

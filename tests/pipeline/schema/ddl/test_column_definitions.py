@@ -169,6 +169,8 @@ def test_a_constant_is_a_literal_that_is_a_value_of_the_type(
         "c INT UNSIGNED DEFAULT -1",
         "c INT DEFAULT ' 7'",
         "c INT DEFAULT 1 DEFAULT 2",
+        "c INT DEFAULT 1 DEFAULT NULL",
+        "c INT DEFAULT NULL DEFAULT 1",
         "c INT NULL NOT NULL",
         "c INT AS (1)",
         "c INT DEFAULT '1' '2'",
