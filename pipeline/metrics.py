@@ -270,7 +270,9 @@ SOURCE_BUSY = Gauge(
 SEGMENTS_SEALED = Counter("tidemark_journal_sealed_segments_total", "Segments sealed.")
 SEALING = Histogram("tidemark_journal_sealing_seconds", "Time to write, sync and publish one segment.")
 JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written into segments.")
-JOURNAL_SIZE = Gauge("tidemark_journal_size_bytes", "Bytes of all segments in the journal.")
+JOURNAL_SIZE = Gauge(
+    "tidemark_journal_size_bytes", "Bytes of all segments in the journal, and of their entries."
+)
 JOURNAL_QUOTA = Gauge(
     "tidemark_journal_quota_bytes",
     "The size of the journal at which capture waits for the consumers. +Inf means no limit.",

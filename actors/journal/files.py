@@ -105,7 +105,7 @@ class Files(Protocol):
         """Remove a folder with all that's in it, kept or not, if it's there."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes in each folder of a folder."""
+        """The bytes of each file in a folder, and in each folder of it."""
 
     def reserve(self) -> bool:
         """Keep a little room for when the place is full; whether there's room for it."""
@@ -226,9 +226,11 @@ class LocalFiles:
                 shutil.rmtree(path)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes in each directory of a directory."""
+        """The bytes of each file in a directory, and in each directory of it."""
         with os.scandir(self.directory / folder) as entries:
-            return {entry.name: _size(entry.path) for entry in entries if entry.is_dir()}
+            return {
+                entry.name: _size(entry.path) if entry.is_dir() else entry.stat().st_size for entry in entries
+            }
 
     def reserve(self) -> bool:
         """Makes a file that takes room and holds nothing. Returns whether there was room for it."""
@@ -328,12 +330,12 @@ class RemoteFiles:
             return
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes in each folder of a folder."""
+        """The bytes of each file in a folder, and in each folder of it."""
         found: dict[str, int] = {}
         begin = len(self.path(folder)) + 1
         for info in self._infos(folder, recursive=True):
             inner, _, name = info.path[begin:].partition("/")
-            if name:
+            if name or info.is_file:
                 found[inner] = found.get(inner, 0) + (info.size or 0)
         return found
 

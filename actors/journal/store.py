@@ -121,16 +121,20 @@ class JournalReader:
 
     def entry(self, segment: int) -> Entry:
         """One segment. Raises Definite where it's damaged or gone."""
+        return self._read_entry(segment)[0]
+
+    def _read_entry(self, segment: int) -> tuple[Entry, int]:
+        """Returns a segment, and the bytes of its entry's file."""
         with journal_errors(self.files.shown):
             name = self._entry_name(segment)
             with self._refusing(name):
-                text = self.files.read(name).decode()
-                entry = manifest.from_json(text, self.identity.id, self._schema)
+                text = self.files.read(name)
+                entry = manifest.from_json(text.decode(), self.identity.id, self._schema)
         if entry.segment != segment:
             raise Definite(
                 f"{self.files.shown}/{name} is the entry of segment {entry.segment}: it was renamed or copied"
             )
-        return entry
+        return entry, len(text)
 
     def file(self, segment: int, name: str) -> str:
         """The path of a segment's file within `files.filesystem`."""
@@ -176,7 +180,7 @@ class JournalReader:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments."""
+    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments and entries."""
 
     last: Entry | None
     bytes: int
@@ -184,14 +188,17 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What retention has removed: so many segments, and the bytes of their files."""
+    """What retention has removed: so many segments, and the bytes of their files and entries."""
 
     segments: int
     bytes: int
 
 
 class JournalStore(JournalReader):
-    """The journal for its one writer; `close` releases it. `bytes` are those of all segments' files."""
+    """The journal for its one writer; `close` releases it. `bytes` are those of all segments' files and entries.
+
+    An entry has the whole checkpoint. With many tables it may be larger than its segment's files.
+    """
 
     def __init__(self, location: str | Path, lock: IO[str] | None, own: JournalView) -> None:
         super().__init__(location)
@@ -211,8 +218,8 @@ class JournalStore(JournalReader):
         self._named = {version.removesuffix(JSON_SUFFIX): own.last for version in versions}
         # The segment that each consumer reported, as of the last read.
         self.reported_segments: dict[str, int] = {}
-        # The entries that were published last, by the names of their segments.
-        self._recent: dict[str, Entry] = {}
+        # The entries that were published last, and the bytes of each, by the names of their segments.
+        self._recent: dict[str, tuple[Entry, int]] = {}
 
     @classmethod
     def open_single_writer(cls, location: str | Path, pipeline: str) -> "JournalStore":
@@ -270,10 +277,10 @@ class JournalStore(JournalReader):
             self.bytes = self._remove_leftovers(own, entries)
             return Recovered(last, self.bytes)
 
-    def entry(self, segment: int) -> Entry:
+    def _read_entry(self, segment: int) -> tuple[Entry, int]:
         """One segment; one that was just published isn't read again. Raises as for any reader."""
         recent = self._recent.get(self._view.name(segment))
-        return super().entry(segment) if recent is None else recent
+        return super()._read_entry(segment) if recent is None else recent
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Writes files of a segment durably, `first` being the number of those that it has; they count once it's
@@ -298,15 +305,15 @@ class JournalStore(JournalReader):
                 [entry.schemas[version] for version in entry.schemas.keys() - self._named.keys()]
             )
             self._named |= dict.fromkeys(entry.schemas, segment)
-            text = manifest.to_json(entry, self.identity.id)
-            self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text.encode())
+            text = manifest.to_json(entry, self.identity.id).encode()
+            self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text)
             writer_epochs.check_epoch(self.files, own.epoch)
         self._own = replace(own, last=segment)
-        self._recent[own.name(segment)] = entry
+        self._recent[own.name(segment)] = entry, len(text)
         if len(self._recent) > _RECENT:
             del self._recent[next(iter(self._recent))]
         self._unread = min(entry.checkpoint.unread.values(), default=None)
-        self.bytes += sum(file.bytes for file in entry.files)
+        self.bytes += sum(file.bytes for file in entry.files) + len(text)
 
     def _put_schemas(self, schemas: Sequence[TableSchema]) -> None:
         """Writes schemas durably: those of all tables at a first start."""
@@ -317,14 +324,16 @@ class JournalStore(JournalReader):
 
         wait_for_all(put, schemas)
 
-    def retain(self, settings: JournalSettings, now: int) -> Removed:
-        """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
+    def retain(self, settings: JournalSettings, now: int, *, full: bool = False) -> Removed:
+        """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch.
+
+        `full`: whether the filesystem has no room. Then all may go that no consumer needs.
+        """
         with journal_errors(self.files.shown):
             last, first = self._own.last, self.consumers.first()
             oldest = (self._retained(segment) for segment in range(self._oldest, last))
-            going = tuple(
-                removable(oldest, first, last, self._consumers_at(), self._unread, self.bytes, settings, now)
-            )
+            at, unread, size = self._consumers_at(), self._unread, self.bytes
+            going = tuple(removable(oldest, first, last, at, unread, size, settings, now, full=full))
             if not going:
                 return Removed(0, 0)
             writer_epochs.check_epoch(self.files, self._own.epoch)
@@ -352,10 +361,9 @@ class JournalStore(JournalReader):
         return list(self.reported_segments.values())
 
     def _retained(self, segment: int) -> RetainedSegment:
-        entry = self.entry(segment)
-        return RetainedSegment(
-            segment, sum(file.bytes for file in entry.files), entry.last_scn, entry.sealed_at
-        )
+        entry, size = self._read_entry(segment)
+        size += sum(file.bytes for file in entry.files)
+        return RetainedSegment(segment, size, entry.last_scn, entry.sealed_at)
 
     def _forget_schemas(self) -> None:
         """Remove the schemas that no segment names any more.
@@ -405,7 +413,7 @@ class JournalStore(JournalReader):
         for entry in entries:
             if not _counts(own, entry):
                 self.files.remove(f"{MANIFEST}/{epochs.entry_name(*entry)}{JSON_SUFFIX}")
-        return sum(sizes.values())
+        return sum(sizes.values()) + sum(self.files.sizes(MANIFEST).values())
 
     def _verify(self, name: str, file: File) -> None:
         with self._refusing(name):

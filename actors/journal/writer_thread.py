@@ -59,8 +59,10 @@ class WriterThread:
                 return FlushedEarly(tuple(EarlyFile(file, scn) for file in written))
             case ApplyRetention(reserve):
                 removed = self.store.retain(self.settings, _now()).segments
-                behind = None if removed else self.store.behind()
                 reserved = reserve and self.store.files.reserve()
+                if not removed and not reserved:
+                    removed = self.store.retain(self.settings, _now(), full=True).segments
+                behind = None if removed else self.store.behind()
                 return RetentionApplied(removed, behind, reserved, self.store.bytes, self.store.files.shown)
             case _:
                 assert_never(work)

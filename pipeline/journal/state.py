@@ -47,7 +47,10 @@ class FlushEarly:
 
 @dataclass(frozen=True, slots=True)
 class ApplyRetention:
-    """Remove old segments. Then restore the reserve file if it's missing, unless other data waits for that room."""
+    """Remove old segments. Then restore the reserve file if it's missing, unless other data waits for that room.
+
+    If there is no room for either, remove younger ones too.
+    """
 
     reserve: bool
 

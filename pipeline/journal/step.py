@@ -282,7 +282,9 @@ def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
             raise InvariantBroken(f"the journal was kept small while {other}")
     state = replace(state, thread=thread)
     if kept.removed:
-        return state, ()
+        # What was left of the work may have room by now. So no more goes than has to.
+        freed = isinstance(thread, AwaitingSpace)
+        return replace(state, retention_at=now + PUBLISH_AGAIN_S) if freed else state, ()
     state = replace(
         state, retention_at=now + (PUBLISH_AGAIN_S if isinstance(state.room, Full) else RETENTION_EVERY_S)
     )

@@ -43,6 +43,7 @@ def main(directory: Path) -> None:
     (directory / "others").write_bytes(bytes(OTHERS_MIB << 20))
     again = [sys.executable, "-m", "tests.actors.full_disk", str(directory)]
     asyncio.run(need_reserve(directory))
+    asyncio.run(make_room(directory))
     killed = subprocess.run([*again, "killed"], check=False)
     assert killed.returncode == -signal.SIGKILL, killed
     subprocess.run([*again, "goes-on"], check=True)
@@ -97,11 +98,34 @@ async def need_reserve(directory: Path) -> None:
     shutil.rmtree(journal)
 
 
+async def make_room(directory: Path) -> None:
+    """A consumer has all that is sealed: that goes, however young it is, and the others needn't make room."""
+    journal = directory / "delivered"
+    store = JournalStore.open_single_writer(journal, "test")
+    store.recover()
+    house = House(store, SETTINGS)
+    for number in range(1, APPENDS + 1):
+        await house.put(scattered(number, APPEND_ROWS))
+        while (await house.sink.get()).segment < number:
+            pass
+        store.consumers.record_progress("lake", number)
+    last = store.last_entry()
+    assert last is not None
+    assert (last.segment, last.checkpoint) == (APPENDS, scattered(APPENDS, 1).checkpoint)
+    # More than a few are kept, since no more has gone than had to.
+    assert 1 < store.consumers.first() < APPENDS - 5
+    await reserved(journal)
+    await house.stop()
+    store.close()
+    shutil.rmtree(journal)
+
+
 async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
     """Runs a writer with more messages than there's room for, and senders that continue to send."""
     store = JournalStore.open_single_writer(directory / "journal", "test")
     last = store.recover().last
     begun = last.checkpoint.scn // ROWS if last else 1
+    store.consumers.record_progress("lake", 0)  # else what it lacks would go
     house = House(store, SETTINGS)
     if begun == 1:
         await house.put(scattered(begun, APPEND_ROWS))

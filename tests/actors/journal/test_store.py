@@ -17,18 +17,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.journal import store as journal_store
+from actors.journal import writer_thread
 from actors.journal.files import LocalFiles
 from actors.journal.store import JournalReader, JournalStore, Removed
+from actors.journal.writer_thread import WriterThread
 from pipeline.config.column_protection import UNPROTECTED
+from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import segment as journal
 from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.journal.entry import Entry, FileKind
+from pipeline.journal.state import ApplyRetention
+from pipeline.journal.step import RetentionApplied
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot
 from tests.actors import crashing_journal
 from tests.actors.crashing_journal import ALL_OLD, GOING, GOOD_SEGMENTS, LATER, RETAINED, WAYS
-from tests.actors.segments import ITEMS, ROWS, moved, part, seal
+from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, moved, part, seal
 
 NEXT = GOOD_SEGMENTS + 1
 
@@ -94,6 +99,12 @@ def names(reader: JournalReader) -> list[str]:
     return sorted(path.name for path in (reader.directory / "segments").iterdir())
 
 
+def stored(reader: JournalReader) -> int:
+    """The bytes of all segments' files, and of their entries."""
+    files = [*reader.directory.rglob("*.parquet"), *(reader.directory / "manifest").iterdir()]
+    return sum(path.stat().st_size for path in files)
+
+
 def start(directory: Path | str, mode: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", crashing_journal.__name__, mode, str(directory)]
     root = Path(__file__).parents[3]
@@ -125,7 +136,7 @@ def test_a_kill_at_any_step_leaves_the_last_published_segment(crashed: Path, ste
         assert recovered.last is not None
         assert recovered.last.segment == last
         check(store, last)
-        assert recovered.bytes == sum(file.bytes for entry in store.entries(0, last) for file in entry.files)
+        assert recovered.bytes == stored(store)
         seal(store, last + 1)
         check(store, last + 1)
     finally:
@@ -188,14 +199,14 @@ def test_a_kill_at_any_step_of_retention_leaves_a_journal_that_can_go_on(retaine
         assert recovered.last is not None
         assert recovered.last.segment == RETAINED
         assert len(list(store.entries(GOING, RETAINED))) == RETAINED - GOING
-        assert recovered.bytes == sum(path.stat().st_size for path in store.directory.rglob("*.parquet"))
+        assert recovered.bytes == stored(store)
         while store.retain(ALL_OLD, LATER).segments:
             pass
         left = [store._view.name(n) for n in range(GOING + 1, RETAINED + 1)]
         assert names(store) == left
         assert sorted(path.stem for path in (store.directory / "manifest").iterdir()) == left
         again = store.recover()
-        assert again.bytes == sum(file.bytes for file in store.entry(RETAINED).files)
+        assert again.bytes == stored(store)
         seal(store, RETAINED + 1)
         store.close()
 
@@ -209,9 +220,11 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     assert store.reported_segments == {"lake": 0}
     store.consumers.record_progress("lake", 3)
     size = store.recover().bytes
+    assert size == stored(store)
     removed = store.retain(ALL_OLD, LATER)
     assert removed.segments == 2
-    assert store.recover().bytes == size - removed.bytes
+    assert store.bytes == stored(store) == size - removed.bytes
+    assert store.recover().bytes == store.bytes
     assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
     assert names(store) == [store._view.name(3)]
     assert store.consumers.first() == 3
@@ -223,6 +236,52 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     assert store.retain(ALL_OLD, LATER).segments == 1
     assert names(store) == [store._view.name(4)]
     store.close()
+
+
+def test_entries_count_when_the_journal_is_too_large(store: JournalStore) -> None:
+    """With a thousand tables an entry has the checkpoint of each, and its segment may have a single row."""
+    tables = [replace(ITEMS, table=TableId("shop", f"items{n:04}" + "x" * 50)) for n in range(1000)]
+    checkpoint = replace(moved(1).checkpoint, schemas={each.table: each for each in tables})
+    empty = replace(moved(1), checkpoint=checkpoint)
+    last = 0
+    while stored(store) <= 1 << 20:
+        last += 1
+        store.publish(journal.seal(last, [empty], (), checkpoint, LATER, UNPROTECTED))
+    assert last > 2
+    store.consumers.record_progress("lake", last)
+    at = replace(ALL_OLD, keep_hours=1, keep_mib=1)
+    assert store.retain(at, LATER).segments == 1
+    assert store.bytes == stored(store) <= 1 << 20
+    # Read from its file after a restart.
+    store.recover()
+    assert store.retain(replace(at, keep_mib=0), LATER).segments == last - 2
+    assert store.bytes == stored(store)
+
+
+def test_a_full_filesystem_gets_room_from_what_nobody_needs(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = JournalSettings("journal")
+    thread = WriterThread(store, kept, (), UNPROTECTED)
+    for number in range(1, 5):
+        seal(store, number)
+    store.consumers.record_progress("lake", 3)
+    now = COMMIT_TIME + 4
+    assert store.retain(kept, now).segments == 0
+    monkeypatch.setattr(writer_thread, "_now", lambda: now)
+    reserves = thread.do(ApplyRetention(reserve=True))
+    assert isinstance(reserves, RetentionApplied)
+    assert (reserves.removed, reserves.reserved) == (0, True)
+    freed = thread.do(ApplyRetention(reserve=False))
+    assert isinstance(freed, RetentionApplied)
+    assert (freed.removed, freed.bytes) == (2, stored(store))
+    assert names(store) == [store._view.name(n) for n in (3, 4)]
+    # The reserve finds no room.
+    store.consumers.record_progress("lake", 4)
+    monkeypatch.setattr(LocalFiles, "reserve", lambda _: False)
+    freed = thread.do(ApplyRetention(reserve=True))
+    assert isinstance(freed, RetentionApplied)
+    assert (freed.removed, freed.reserved) == (1, False)
 
 
 @pytest.mark.parametrize("name", ["sprak", "lake"])

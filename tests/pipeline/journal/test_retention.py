@@ -25,9 +25,10 @@ def going(
     size: int = 0,
     first: int = 1,
     oldest: int = 70,
+    full: bool = False,
 ) -> list[int]:
     segments = (kept(number) for number in range(oldest, last + 1))
-    found = removable(segments, first, last, consumers, unread, size * MIB, SETTINGS, NOW)
+    found = removable(segments, first, last, consumers, unread, size * MIB, SETTINGS, NOW, full=full)
     return [each.segment for each in found]
 
 
@@ -43,6 +44,12 @@ def test_as_many_go_as_the_journal_is_too_large_by() -> None:
 def test_what_a_consumer_lacks_stays_whatever_its_age_and_the_size() -> None:
     assert going(consumers=(99, 72), size=1000) == [70, 71]
     assert going(consumers=(0, 99), size=1000) == []
+
+
+def test_on_a_full_filesystem_all_goes_that_is_not_needed() -> None:
+    assert going(oldest=90, full=True) == list(range(90, 99))
+    assert going(oldest=90, full=True, consumers=(93, 99)) == [90, 91, 92]
+    assert going(oldest=90, full=True, unread=919) == [90, 91]
 
 
 def test_without_consumers_age_and_size_decide() -> None:

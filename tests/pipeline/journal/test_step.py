@@ -163,8 +163,7 @@ def test_chunks_are_reported_once_no_change_waits_for_the_writing_of_their_rows(
         step.ReportSpace(Full(LACKED)),
         ApplyRetention(reserve=False),
     )
-    assert story.after(replace(KEPT, removed=1)) == (ApplyRetention(reserve=False),)
-    assert story.after(replace(KEPT, reserved=False)) == (write,)
+    assert story.after(replace(KEPT, removed=1)) == (write,)
     assert story.after(step.FlushedEarly(())) == (step.ReportChunks(scn),)
 
 
@@ -239,11 +238,10 @@ def test_once_something_has_gone_it_is_done_again_at_once() -> None:
     story = Story()
     seal = story.sealing()
     story.after(step.SpaceLacked(LACKED, seal))
-    assert story.after(replace(KEPT, removed=1, reserved=False)) == (ApplyRetention(reserve=False),)
-    assert story.after(replace(KEPT, reserved=False)) == (seal,)
-    assert story.after(step.SpaceLacked(LACKED, seal)) == (
-        ApplyRetention(reserve=False),
-    )  # it's reported once
+    for _ in range(2):  # no more goes than has to
+        assert story.after(replace(KEPT, removed=1, reserved=False)) == (seal,)
+        # It's reported once.
+        assert story.after(step.SpaceLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)
 
 
 def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
