@@ -43,6 +43,15 @@ from pipeline.snapshot.snapshot import (
 # How many accepted signals the checkpoint keeps, so that a repeated signal takes effect once.
 SIGNALS_REMEMBERED = 1000
 
+# How many tables may be in snapshots that haven't ended, counted once for each. Each checkpoint has them all. A single
+# snapshot may have more.
+MOST_REQUESTED_TABLES = 10_000
+
+_TOO_MANY = (
+    "{count:,} tables are in snapshots that haven't ended, and with this one more than {most:,} would be; send the "
+    "signal again once some have ended"
+)
+
 _NO_LAKE = "this pipeline has no lake to compare with the source: its configuration has no [lake]"
 
 _PROTECTED_FILTER = (
@@ -146,6 +155,9 @@ def _take_snapshot(
     """Begins a snapshot or a verification. A table that `refusal` refuses fails by that reason."""
     checkpoint = state.checkpoint
     meant = _matching_tables(checkpoint, signal.tables)
+    requested = sum(len(snapshot.tables) for snapshot in checkpoint.snapshots if not snapshot.ended)
+    if requested and requested + len(meant) > MOST_REQUESTED_TABLES:
+        raise _Rejected(_TOO_MANY.format(count=requested, most=MOST_REQUESTED_TABLES))
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
     for tables in narrowing:
         if not any(map(tables.match, meant)):

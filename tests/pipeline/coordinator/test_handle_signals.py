@@ -210,6 +210,22 @@ def test_the_last_signals_are_remembered_and_no_more() -> None:
     assert (signals[0], signals[-1]) == ("r0", f"r{SIGNALS_REMEMBERED - 1}")
 
 
+def test_no_more_tables_are_requested_than_checkpoints_shall_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handle_signals, "MOST_REQUESTED_TABLES", 2)
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("s1", ORDERS, ITEMS), execute("s2", ITEMS))
+    answer = capture.answers[-1]
+    assert isinstance(answer, SignalRejected)
+    assert answer.reason.startswith(
+        "2 tables are in snapshots that haven't ended, and with this one more than 2"
+    )
+    capture.give(stop("x", ORDERS, ITEMS), execute("s2", ITEMS))
+    assert isinstance(capture.answers[-1], SignalAccepted)
+    monkeypatch.setattr(handle_signals, "MOST_REQUESTED_TABLES", 1)
+    capture.give(stop("y", ITEMS), execute("s3", ORDERS, ITEMS))
+    assert isinstance(capture.answers[-1], SignalAccepted), "one may have more"
+
+
 def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_old_its_signal() -> None:
     capture = Capture(ORDERS)
     order = capture.begin(ORDERS)
