@@ -18,7 +18,7 @@ log = structlog.get_logger()
 def choose_beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
     """Returns where capture begins or continues. Raises LogPurged or ChangeLeftOut."""
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
-    known = KnownSchemas(captured, found.known.at)
+    known = KnownSchemas(captured, found.known.at, unsettled=found.known.unsettled & captured.keys())
     if last is not None:
         digests = {table: each.digest for table, each in last.protected.items()}
         before = recapture.recapture_reprotected(last.checkpoint, digests, settings.protection)

@@ -2,7 +2,8 @@
 
 The schemas come with the set K that they are known at, and `pipeline.verifier.step` needs that no statement
 lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
-between. Then the last schemas hold at the last K.
+between. Then the last schemas hold at the last K. Statements on some of many tables may never leave such a moment.
+After a few looks those tables are `unsettled` that weren't the same in the last two. The others hold at the last K.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.source.finding import Finding, Severity
-from pipeline.source.information_schema import Descriptions
+from pipeline.source.information_schema import Descriptions, differing_tables
 from pipeline.source.prerequisites import (
     ServerFacts,
     findings,
@@ -38,6 +39,9 @@ from pipeline.verifier.schema_fence import ServerAnswer
 
 # A run waits for such a table to be created. Who checks a configuration hardly means that.
 NOTHING_MATCHES: Final = "correct `tables`, or grant SELECT"
+
+# How often all tables are looked at for a moment at which no statement altered one.
+_MOST_LOOKS: Final = 3
 
 
 class UnfitSource(Definite):
@@ -174,12 +178,18 @@ async def _known_schemas(
     `told`: the source's earlier answer; `markers`: see `query_tables`.
     """
     folds, system_is_utc = await source.folds_names(), await source.runs_in_utc()
+    looks = 0
     while True:
+        looks += 1
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables, told)
-        if again == told:
-            return KnownSchemas(_schemas(again), later, folds, system_is_utc, again.refused, _traits(again))
+        if again == told or looks == _MOST_LOOKS:
+            unsettled = differing_tables(told, again)
+            refused = {table: why for table, why in again.refused.items() if table not in unsettled}
+            return KnownSchemas(
+                _schemas(again), later, folds, system_is_utc, refused, _traits(again), unsettled
+            )
         told = again
 
 
@@ -191,24 +201,24 @@ async def query_tables(
     *,
     cascades: bool = False,
 ) -> ServerAnswer:
-    """What this server says of these tables now. Raises Transient or Definite where it can't be reached.
+    """What this server says now of those of these tables that no statement is altering. Raises Transient or Definite
+    where it can't be reached.
 
     `markers`: where positions are coordinates in its log. `cascades`: whether it doesn't log what foreign keys do.
     """
     source = await Source.connect(settings, server)
     try:
         ordered = sorted(tables)
-        while True:
-            at, first = (
-                await gtid_history.visible_transactions(source, markers),
-                await source.descriptions(ordered),
-            )
-            # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
-            told = await source.descriptions(ordered, first)
-            if told == first:
-                keys = await source.cascading() if cascades else ()
-                end, _ = await source.end_of_log()
-                return ServerAnswer(tables, _schemas(told), at, end, keys, told.refused, _traits(told))
+        at = await gtid_history.visible_transactions(source, markers)
+        first = await source.descriptions(ordered)
+        # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
+        told = await source.descriptions(ordered, first)
+        settled = tables - differing_tables(first, told)
+        keys = await source.cascading() if cascades else ()
+        end, _ = await source.end_of_log()
+        schemas = {table: schema for table, schema in _schemas(told).items() if table in settled}
+        refused = {table: why for table, why in told.refused.items() if table in settled}
+        return ServerAnswer(settled, schemas, at, end, keys, refused, _traits(told))
     finally:
         source.close()
 

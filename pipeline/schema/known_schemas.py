@@ -1,7 +1,7 @@
 """The schemas that the server had at one place of its log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -15,7 +15,8 @@ class KnownSchemas:
     `folds`: whether it ignores the case of table names (lower_case_table_names), which no server changes while it runs.
     `system_is_utc`: whether its own time zone is UTC, which neither changes.
     `refused`: the tables that can't be captured as the server describes them, and why. `traits`: what the log doesn't
-    say of the others.
+    say of the others. `unsettled`: those that statements altered just then. Their schemas and traits are the
+    last that were seen, and need not hold at `at`.
     """
 
     schemas: Mapping[TableId, TableSchema]
@@ -24,3 +25,13 @@ class KnownSchemas:
     system_is_utc: bool = False
     refused: Mapping[TableId, str] = field(default_factory=dict)
     traits: Mapping[TableId, Traits] = field(default_factory=dict)
+    unsettled: frozenset[TableId] = frozenset()
+
+    @property
+    def settled(self) -> "KnownSchemas":
+        """The same without the unsettled tables."""
+        if not self.unsettled:
+            return self
+        schemas = {table: schema for table, schema in self.schemas.items() if table not in self.unsettled}
+        traits = {table: each for table, each in self.traits.items() if table not in self.unsettled}
+        return replace(self, schemas=schemas, traits=traits, unsettled=frozenset())

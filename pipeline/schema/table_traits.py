@@ -116,9 +116,12 @@ class Survey:
         return after, frozenset(holding)
 
 
-def initial_survey(told: Mapping[TableId, Traits], at: GtidSet) -> Survey:
-    """Returns the server's answer at the start, when it had executed `at`."""
-    return Survey(answers={table: _Answered(traits, at, None) for table, traits in told.items()})
+def initial_survey(
+    told: Mapping[TableId, Traits], at: GtidSet, unsettled: Collection[TableId] = ()
+) -> Survey:
+    """Returns the server's answer at the start, when it had executed `at`; it says nothing of `unsettled` tables."""
+    answers = {table: _Answered(traits, at, None) for table, traits in told.items()}
+    return Survey(wanted=dict.fromkeys(unsettled, GtidSet()), answers=answers)
 
 
 def _without(of: Mapping[TableId, Value], tables: Collection[TableId]) -> dict[TableId, Value]:

@@ -153,6 +153,19 @@ class Descriptions:
     rows: Sequence[ColumnRow] = field(default=(), compare=False, repr=False)
 
 
+def differing_tables(first: Descriptions, second: Descriptions) -> frozenset[TableId]:
+    """Returns the tables of which the server says something else the second time, but for those that are gone."""
+    if first == second:
+        return frozenset()
+    there = second.described.keys() | second.refused.keys()
+    return frozenset(
+        table
+        for table in there
+        if first.described.get(table) != second.described.get(table)
+        or first.refused.get(table) != second.refused.get(table)
+    )
+
+
 class Undescribed(ValueError):
     """A table can't be captured as the server describes it; the text says why and what to do."""
 

@@ -35,6 +35,9 @@ changelog lacks them, and the restart says so. A table that has no mirror, and g
 `handle_statements` applies what a statement does to tables, and `handle_answers` what the server says of them. Each
 reports schemas and stops through `state`.
 
+Statements may have altered a table at the very moment of K (`KnownSchemas.unsettled`). If the checkpoint has its
+schema, that holds until they pass. Otherwise it's unproven, as after a statement.
+
 **Tables that the checkpoint doesn't know** are reported as soon as their schema is proven. Those of the server's
 schemas are reported at the start, or once nothing is to come. Any other is reported with its first map, or with the
 answer after its creation. A table that is no longer captured is stopped, because it would have a gap if it were
@@ -125,8 +128,10 @@ def start(
     keeps statements, None if it keeps none. `signals`: the signal table, if `captured` has it only for its signals. Its
     rows are read, also if it was captured before and has stopped.
     """
+    unsettled, known = known.unsettled, known.settled
     schemas, to_come = checkpoint.schemas, known.at - checkpoint.position
     tables = _tables_at_start(known, schemas, checkpoint.unproven, all_passed=not to_come)
+    tables = {**dict.fromkeys(unsettled, Unproven()), **tables}
     ended: dict[TableId, TableState] = {t: Stopped() for t in checkpoint.stopped if t != signals}
     # A start wasn't refused for these if capture had begun before.
     cascading = (
@@ -150,7 +155,7 @@ def start(
         state,
         outdated_keys=outdated_keys,
         keeps=keeps,
-        survey=initial_survey(known.traits, known.at),
+        survey=initial_survey(known.traits, known.at, unsettled),
         unknown_engines=checkpoint.unknown_engines,
         protection=protection,
     )

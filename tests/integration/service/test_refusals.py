@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+from asyncio import Event
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,17 @@ from actors.runtime.supervisor import ExitCode
 from actors.service import assembly
 from actors.service.start_checks import check_server_id, check_servers
 from actors.source.binlog_dump import replica_uuid
+from actors.source.connection import Source
+from actors.source.preflight import preflight
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import AlertSettings, Secret, Settings, SnapshotMode
 from pipeline.messages.signals import SignalRejected
 from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_schema import TableId
 from pipeline.source.finding import Severity
+from pipeline.source.information_schema import Descriptions
+from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import WithoutLake, pipeline, running
 from tests.servers.webhook import Receiver, receiver
@@ -49,6 +57,44 @@ async def test_a_right_that_is_missing(mysql: MysqlServer, database: str, tmp_pa
     target = f"`{database}`.`t`" if right == "SELECT" else "*.*"
     assert f"GRANT {right} ON {target} TO {name}" in told
     assert "secret" not in told
+
+
+async def test_statements_that_keep_coming_hold_up_no_start(
+    mysql: MysqlServer, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One alters a table, and one creates another, whenever the server is asked for its tables."""
+    calm, busy = (TableId(database, name) for name in ("calm", "busy"))
+    mysql.sql(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in ("calm", "busy")), database=database)
+    descriptions, looks, coming = Source.descriptions, count(1), Event()
+    coming.set()
+
+    async def altering(
+        source: Source, tables: Sequence[TableId], before: Descriptions | None = None
+    ) -> Descriptions:
+        look = next(looks)
+        if coming.is_set():
+            mysql.sql(
+                f"ALTER TABLE busy ADD COLUMN c{look} INT",
+                f"CREATE TABLE scratch_{look} (id INT PRIMARY KEY)",
+                database=database,
+            )
+        return await descriptions(source, tables, before)
+
+    monkeypatch.setattr(Source, "descriptions", altering)
+    settings = pipeline(mysql, tmp_path, database)
+    found = await preflight(settings)
+    assert calm in found.known.settled.schemas
+    assert busy in found.known.unsettled
+    async with running(settings) as service:
+        await service.begun()
+        coming.clear()
+        await service.execute("s", str(calm), str(busy))
+        await service.completed("s")
+        for table in ("calm", "busy"):
+            mysql.sql(f"INSERT INTO {table} (id) VALUES (1)", database=database)
+        await service.caught_up(mysql)
+        await service.stop()
+    assert unequal(mysql, tmp_path / "journal", calm, busy) == []
 
 
 async def test_a_wrong_password(mysql: MysqlServer, database: str, tmp_path: Path) -> None:

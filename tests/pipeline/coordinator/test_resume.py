@@ -43,6 +43,8 @@ def needed(checkpoint: Checkpoint, known: KnownSchemas = KNOWN, purged: str = "a
 
 def test_a_first_start_is_at_the_present() -> None:
     assert resume.first_checkpoint(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
+    unsettled = replace(KNOWN, unsettled=frozenset({ORDERS.table}))
+    assert resume.first_checkpoint(unsettled).unproven == {ORDERS.table}
 
 
 def test_a_new_journal_begins_where_another_reader_stopped() -> None:

@@ -1,5 +1,7 @@
 """Rows of information_schema into schemas. The integration test shows that they're the server's own rows."""
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline.schema.table_schema import Column, TableId
@@ -10,6 +12,7 @@ from pipeline.source.information_schema import (
     column_type,
     describe,
     describe_tables,
+    differing_tables,
     merged_tables,
     with_merge_tables,
 )
@@ -86,6 +89,21 @@ def test_the_key_is_in_its_own_order() -> None:
     assert found.schema.key == (2, 0)
     assert found.schema.columns[1] == Column("b", t.Integer(4, unsigned=False), nullable=True)
     assert found.prefixed == found.doubtful == ()
+
+
+def test_tables_differ_that_a_statement_altered_between_two_looks() -> None:
+    shop = {name: TableId("shop", name) for name in ("same", "altered", "new", "gone", "refused")}
+    first = describe_tables(
+        [row("a", place=1, table=name) for name in ("same", "altered", "gone", "refused")]
+    )
+    second = describe_tables([row("a", place=1, table=name) for name in ("same", "altered", "new")])
+    second = replace(
+        second,
+        described={**second.described, shop["altered"]: first.described[shop["same"]]},
+        refused={shop["refused"]: "so"},
+    )
+    assert differing_tables(first, second) == {shop[name] for name in ("altered", "new", "refused")}
+    assert differing_tables(first, first) == frozenset()
 
 
 def test_where_there_is_no_primary_key_the_marked_unique_index_is_it() -> None:

@@ -13,12 +13,13 @@ from pipeline.messages.row_images import IMAGE_FIELDS, TableImages
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.schema.table_traits import Traits
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import Integer, RawInteger, RawString, Text
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
 from pipeline.verifier import step as machine
-from pipeline.verifier.state import FromVerifier
+from pipeline.verifier.state import FromVerifier, State
 from pipeline.verifier.step import AskServer, tables_to_ask
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
@@ -80,6 +81,50 @@ def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come
         slice_(6, maps=(MINIMAL,)),
     )
     assert schemas(said) == [SCHEMA]
+
+
+# -- tables that statements altered while the server was asked
+
+UNSETTLED = KnownSchemas(
+    {ORDERS: RENAMED}, upto(5), traits={ORDERS: Traits("innodb")}, unsettled=frozenset({ORDERS})
+)
+
+
+def at_start(checkpoint: Checkpoint) -> State:
+    """At this checkpoint, while the server has orders in one moment thus, and thus in the next."""
+    return start(SHOP, UNSETTLED, checkpoint)[0]
+
+
+def test_what_the_server_has_of_an_unsettled_table_is_not_believed() -> None:
+    """At a first start its statement may have passed already. So the server is asked once more."""
+    state = at_start(Checkpoint(upto(5), schemas={ORDERS: RENAMED}, unproven=frozenset({ORDERS})))
+    assert tables_to_ask(state) == {ORDERS}
+    waiting = slice_(6, maps=(MINIMAL,))
+    assert run(state, waiting) == []
+    said = run(state, answer(6, SCHEMA, at=5), LogAdvanced(end(6)), slice_(7, maps=(MINIMAL,)))
+    assert schemas(said) == [SCHEMA]
+    assert schemas(run(state, waiting, answer(6, SCHEMA, at=5))) == [SCHEMA]
+
+
+def test_an_unsettled_table_that_the_checkpoint_lacks_is_reported_with_the_answer() -> None:
+    said = run(at_start(Checkpoint(upto(5))), answer(5, SCHEMA), LogAdvanced(end(5)))
+    assert [each.schema for each in said if isinstance(each, SchemaVerified)] == [SCHEMA]
+
+
+def test_an_unsettled_table_is_as_the_checkpoint_has_it_until_a_statement_passes() -> None:
+    state = at_start(Checkpoint(upto(3), schemas={ORDERS: SCHEMA}))
+    assert schemas(run(state, slice_(4, maps=(MINIMAL,)), slice_(5, maps=(MINIMAL,)))) == [SCHEMA, SCHEMA]
+    altered = statement(5, "ALTER TABLE orders RENAME COLUMN tags TO labels")
+    state, _ = step(step(state, slice_(4, maps=(MINIMAL,)))[0], altered)
+    assert run(state, slice_(6, maps=(MINIMAL,))) == [], "it may be of before the statement after it"
+
+
+def test_the_server_is_asked_for_an_unsettled_table_s_engine() -> None:
+    state = at_start(Checkpoint(upto(5), schemas={ORDERS: SCHEMA}))
+    assert tables_to_ask(state) == {ORDERS}
+    blackhole = replace(answer(5, SCHEMA), traits={ORDERS: Traits("blackhole")})
+    said = run(state, blackhole, LogAdvanced(end(5)))
+    assert [each.table for each in said if isinstance(each, TableStopped)] == [ORDERS]
 
 
 # -- minimal metadata: the server is queried again
