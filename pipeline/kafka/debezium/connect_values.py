@@ -205,7 +205,8 @@ def _binaries(values: pa.Array, handling: BinaryHandling) -> pa.Array | None:
 
 
 def _geometries(values: pa.Array) -> pa.Array:
-    whole = pc.fill_null(values, b"\0" * _SRID_BYTES)
+    has_srid = pc.greater_equal(pc.binary_length(values), _SRID_BYTES).fill_null(False)
+    whole = pc.if_else(has_srid, values, b"\0" * _SRID_BYTES)  # NULL, and a geometry of zero bytes
     data, ends = bytes_of(whole)
     ids = data[ends[:-1, None] + np.arange(_SRID_BYTES)].view("<u4").reshape(-1)
     srids = pa.array(ids.astype(np.int64), mask=ids == 0)

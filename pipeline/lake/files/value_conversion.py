@@ -137,16 +137,18 @@ def _uuid_texts(values: pa.Array, order: list[int]) -> pa.Array:
 
 
 def _split_geometry(values: pa.Array) -> pa.Array:
-    """MySQL has the SRID before the WKB, in four bytes whose first is the least significant one."""
-    exists = np.asarray(values.is_valid())
-    head = pc.fill_null(pc.binary_slice(values, 0, _SRID_BYTES), b"\0" * _SRID_BYTES).cast(
-        pa.binary(_SRID_BYTES)
-    )
+    """MySQL has the SRID before the WKB, in four bytes whose first is the least significant one.
+
+    A geometry of zero bytes has neither. Its SRID is NULL.
+    """
+    has_srid = pc.greater_equal(pc.binary_length(values), _SRID_BYTES).fill_null(False)
+    none = b"\0" * _SRID_BYTES
+    head = pc.if_else(has_srid, pc.binary_slice(values, 0, _SRID_BYTES), none).cast(pa.binary(_SRID_BYTES))
     srid = np.frombuffer(head.buffers()[1] or b"", "<u4")[head.offset :][: len(head)].astype(np.int64)
-    wkb = pc.binary_slice(values, _SRID_BYTES, 2**31 - 1)
+    wkb = pc.if_else(has_srid, pc.binary_slice(values, _SRID_BYTES, 2**31 - 1), values)
     type_ = lake_arrow_type(Geometry(), LakeForm.WKB)
     return pa.StructArray.from_arrays(
-        [pa.array(srid, mask=~exists), wkb], fields=list(type_), mask=pa.array(~exists)
+        [pa.array(srid, mask=~np.asarray(has_srid)), wkb], fields=list(type_), mask=values.is_null()
     )
 
 

@@ -148,6 +148,13 @@ def test_geometries_have_their_srid() -> None:
     assert texts(t.Geometry(), values) == ['{"wkb":"YWJj","srid":4326}', '{"wkb":"","srid":null}', "null"]
 
 
+def test_a_geometry_of_zero_bytes_has_no_srid_and_takes_no_others() -> None:
+    other = struct.pack("<I", 4326) + b"abc"
+    assert texts(t.Geometry(), [b"", other, b""]) == [
+        '{"wkb":"","srid":null}', '{"wkb":"YWJj","srid":4326}', '{"wkb":"","srid":null}',
+    ]  # fmt: skip
+
+
 def test_vectors_are_arrays_of_floats() -> None:
     assert texts(t.Vector(), [[1, 2.5, -3e-10], [], None]) == ["[1.0,2.5,-3.0E-10]", "[]", "null"]
 

@@ -54,6 +54,8 @@ def formed(kind: ColumnType, form: LakeForm, *values: Any) -> list[Any]:
         (Time(6), LakeForm.TEXT, -500_000, "-00:00:00.5"),
         (Geometry(), LakeForm.WKB, b"\xe6\x10\0\0\x01abc", {"srid": 4326, "wkb": b"\x01abc"}),
         (Geometry(), LakeForm.WKB, b"\xff\xff\xff\xff\x01", {"srid": 2**32 - 1, "wkb": b"\x01"}),
+        (Geometry(), LakeForm.WKB, b"\0\0\0\0", {"srid": 0, "wkb": b""}),
+        (Geometry(), LakeForm.WKB, b"", {"srid": None, "wkb": b""}),
     ],
 )
 def test_a_value_in_its_form(kind: ColumnType, form: LakeForm, value: Any, wanted: Any) -> None:
