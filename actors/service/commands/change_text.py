@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from actors.runtime.logs import escape_controls
+from pipeline.errors import Transient
 
 _SIGNS: Final = {
     "c": ("+", "green"),
@@ -37,12 +38,17 @@ class ChangeText:
         self._found: Change | None = None
 
     def lines(self, answered: Iterable[bytes], *, as_json: bool) -> Iterator[str]:
-        """Returns what to print for lines of the service's answer, either so or as they are."""
+        """Returns what to print for lines of the service's answer, either so or as they are.
+
+        Raises Transient after a line with the reason for which the service sends no more.
+        """
         for line in answered:
             told = json.loads(line)
             self.checkpoint = told.get("checkpoint", self.checkpoint)
             if "row" not in told:
                 yield from [line.decode()] if as_json else _noticed(told)
+                if (error := told.get("error")) is not None:
+                    raise Transient(f"the service sends no more changes: {escape_controls(error)}")
                 continue
             if self._passes(told):
                 yield line.decode() if as_json else self._line(told)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+from actors.http.changes.readers import ServiceStops
 from actors.service.cli import main
 from actors.service.commands.change_text import ChangeText, split_lines
+from pipeline.errors import Transient
 from tests.actors.http.changes.journals import Tapped, tapped
 
 TOML = """
@@ -51,6 +54,40 @@ def test_a_table_that_stops_or_begins_again_is_named() -> None:
         "shop.u has stopped: it has no key",
     ]
     assert list(text.lines([told], as_json=True)) == [told.decode()]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_why_the_service_sends_no_more_is_told(as_json: bool) -> None:
+    text, printed = ChangeText(), list[str]()
+    told = [line("c", id=1), b'{"checkpoint":"j.1.5","scn":5}']
+    told.append(b'{"error":"the journal ends:\\u001b[2J read the lake"}')
+    with pytest.raises(Transient) as raised:
+        printed.extend(map(click.unstyle, text.lines(told, as_json=as_json)))
+    assert str(raised.value) == r"the service sends no more changes: the journal ends:\x1b[2J read the lake"
+    assert text.checkpoint == "j.1.5"
+    assert printed == (list(map(bytes.decode, told)) if as_json else ["12:00:00.000001 5 shop.t + id=1"])
+
+
+async def test_tail_ends_with_the_reason_that_the_service_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(_: object) -> AsyncIterator[bytes]:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b'{"checkpoint":"j.1.5","scn":5}\n'
+            raise ServiceStops("the service stops: continue with the last checkpoint")
+
+        return parts()
+
+    async with tapped(tmp_path) as tap:
+        monkeypatch.setattr("actors.service.client.address_file", lambda _: tap.bench.address)
+        monkeypatch.setattr(tap.bench.changes, "follow", stops)
+        tap.commit()
+        tap.seal()
+        told = await tail(tap, tmp_path)
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert told.stderr == (
+            "tidemark: the service sends no more changes: the service stops: continue with the last checkpoint\n"
+        )
 
 
 def test_no_name_and_no_value_moves_the_cursor() -> None:
