@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LONGEST_SOCKET_PATH: Final = 107  # bytes: unix(7), sun_path without its final zero
 
 GTIDS: Final[Mapping[str, str]] = {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
+WITHOUT_GTIDS: Final[Mapping[str, str]] = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 FULL_METADATA: Final[Mapping[str, str]] = {"binlog_row_metadata": "FULL"}
 # Little memory and no waiting for the disk: for tests, which kill processes but never cut the power.
 SMALL_AND_QUICK: Final[Mapping[str, str]] = {
@@ -43,12 +44,8 @@ SMALL_AND_QUICK: Final[Mapping[str, str]] = {
 }
 # The same of MySQL 5.6, which keeps no log by itself, writes statements into it, and has GTIDs only if a replica's
 # changes are to be in it as well.
-GTIDS_56: Final[Mapping[str, str]] = {
-    **GTIDS,
-    "binlog_format": "ROW",
-    "log_bin": "binlog",
-    "log_slave_updates": "ON",
-}
+WITHOUT_GTIDS_56: Final[Mapping[str, str]] = {"binlog_format": "ROW", "log_bin": "binlog"}
+GTIDS_56: Final[Mapping[str, str]] = {**GTIDS, **WITHOUT_GTIDS_56, "log_slave_updates": "ON"}
 SMALL_AND_QUICK_56: Final[Mapping[str, str]] = {
     **{name: value for name, value in SMALL_AND_QUICK.items() if name != "innodb_redo_log_capacity"},
     "explicit_defaults_for_timestamp": "ON",

@@ -16,7 +16,7 @@ import pytest
 from actors.service.config_file import load
 from deploy.demo.service import Service, write_config
 from deploy.demo.writer import TRANSACTIONS_PER_SECOND
-from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.mysql_server import WITHOUT_GTIDS, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SnapshotMode, Watermark
 from tests.chaos.broken import Deed
@@ -47,7 +47,7 @@ NTH = 9
 @pytest.fixture
 def shop(mysql: MysqlServer, mysql_factory: MysqlFactory, gtids: bool) -> Iterator[MysqlServer]:
     """The session's server with the shop on it, or one without GTIDs."""
-    server = mysql if gtids else mysql_factory({"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"})
+    server = mysql if gtids else mysql_factory(WITHOUT_GTIDS)
     with stocked(server):
         yield server
 

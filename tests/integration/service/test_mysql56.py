@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain.mysql_server import GTIDS_56, MysqlServer
+from deploy.toolchain.mysql_server import GTIDS_56, WITHOUT_GTIDS_56, MysqlServer
 from pipeline.config.settings import SignalSettings, Watermark
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
@@ -84,11 +84,10 @@ def writing(server: MysqlServer) -> AbstractContextManager[object]:
     return at_work([partial(write, server, seed) for seed in range(WRITERS)])
 
 
-WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}
 MODES = [
     (Watermark.GTID, GTIDS_56),
     pytest.param(Watermark.PAUSE, GTIDS_56, marks=pytest.mark.full),
-    (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS),
+    (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS_56),
 ]
 
 

@@ -18,6 +18,7 @@ from deploy.demo.judge import reads_only
 from deploy.toolchain.mysql_server import (
     CAPTURE,
     GTIDS_56,
+    WITHOUT_GTIDS_56,
     MysqlServer,
 )
 from pipeline.config.settings import Settings, SignalSettings, Watermark
@@ -33,7 +34,6 @@ from tests.servers.service import Running, pipeline, running
 from tests.servers.source import cut, gives_log, process_list, waits_for_lock
 
 LOG, PEOPLE = TableId("bank", "log"), TableId("bank", "people")
-WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}
 BLOCKING = {"type": "blocking"}
 
 Bag = Counter[tuple[int, int]]
@@ -110,7 +110,7 @@ async def test_a_table_that_is_written_all_the_time_is_read_as_it_is_at_one_plac
 
 @pytest.mark.parametrize(
     ("mode", "options"),
-    [(Watermark.GTID, GTIDS_56), (Watermark.PAUSE, GTIDS_56), (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS)],
+    [(Watermark.GTID, GTIDS_56), (Watermark.PAUSE, GTIDS_56), (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS_56)],
 )
 async def test_the_same_with_mysql_56(
     mysql56_factory: MysqlFactory, tmp_path: Path, mode: Watermark, options: Mapping[str, str]

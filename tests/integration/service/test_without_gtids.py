@@ -19,7 +19,7 @@ from actors.source import gtid_history
 from actors.source.connection import Source
 from actors.source.preflight import UnfitSource, preflight
 from actors.source.watermark_table import SignalTable
-from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.mysql_server import WITHOUT_GTIDS, WITHOUT_GTIDS_56, MysqlServer
 from pipeline.config.settings import Settings, SignalSettings, SnapshotMode, Watermark
 from pipeline.gtid import file_positions
 from pipeline.messages.topology import ActorName as Name
@@ -35,8 +35,6 @@ from tests.servers.service import pipeline, running
 T, OTHERS = TableId("shop", "t"), TableId("shop", "others")
 SIGNALS = TableId("tidemark", "signals")
 COLUMNS = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)"
-WITHOUT_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
-WITHOUT_GTIDS_56 = {"binlog_format": "ROW", "log_bin": "binlog"}
 
 
 @pytest.fixture(params=["9.7", "5.6"])

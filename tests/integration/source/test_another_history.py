@@ -10,7 +10,15 @@ import pytest
 from actors.runtime.supervisor import ExitCode
 from actors.source.connection import Source
 from actors.source.witnesses import contradiction
-from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from deploy.toolchain.mysql_server import (
+    CAPTURE,
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    WITHOUT_GTIDS,
+    WITHOUT_GTIDS_56,
+    MysqlServer,
+)
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid import coordinates, file_positions, gtid_set, witness
 from pipeline.messages.topology import ActorName as Name
@@ -21,9 +29,6 @@ from tests.servers.journal_oracle import entries
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import settings as source_settings
-
-WITHOUT_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
-WITHOUT_GTIDS_56 = {"binlog_format": "ROW", "log_bin": "binlog"}
 
 
 @pytest.fixture(params=["9.7", "5.6"])

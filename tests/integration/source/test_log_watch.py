@@ -7,14 +7,13 @@ import pytest
 
 from actors.runtime.supervisor import ExitCode
 from actors.source import binlog_dump, log_watch
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, WITHOUT_GTIDS, MysqlServer
 from pipeline.config.settings import SignalSettings, SnapshotMode, Watermark
 from pipeline.errors import Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.service.test_without_gtids import COLUMNS, SIGNALS
-from tests.integration.source.test_another_history import WITHOUT_GTIDS
 from tests.integration.source.test_failover import follow
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running

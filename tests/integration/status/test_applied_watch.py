@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from deploy.toolchain.mysql_server import GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import GTIDS, WITHOUT_GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, ServerAddress, Settings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -122,7 +122,7 @@ async def test_tables_that_are_not_there_and_parameters_that_are_wrong_are_named
 
 
 async def test_a_server_without_gtids_is_refused_by_name(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
-    server = without_gtids.stocked(mysql_factory(without_gtids.WITHOUT_GTIDS))
+    server = without_gtids.stocked(mysql_factory(WITHOUT_GTIDS))
     async with asking(without_gtids.settings(server, tmp_path), tmp_path) as asked:
         status, told = await asked.applied(f"{OTHER}:1")
         assert (status, told["error"][:23]) == (409, "the source has no GTIDs")
