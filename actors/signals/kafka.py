@@ -3,13 +3,15 @@
     key: shop    value: {"id": "s1", "type": "pause-snapshot"}
 
 The topic has one partition, so that signals have an order. A signal without an id gets that of its position in the
-topic. Records with other keys are skipped.
+topic and of its time, in ms since the epoch. A topic that is made again has the same positions with other times.
+Records with other keys are skipped.
 
 **Offsets** are committed in the topic's order, each once its signal has been answered durably and the answer has been
 sent. So a signal without an answer at a crash is read again, and the coordinator knows an accepted signal by its id.
 A broker forgets an offset some days after its last commit (`offsets.retention.minutes`), because the partition is
 assigned and the group has no members. A start would then take signals again that were rejected long ago. So an offset
-is committed again and again.
+is committed again and again, unless it is beyond the topic's end: then the topic was made again. Each commit says from
+which offset on ids have the time. Records that an earlier version has read may have its ids.
 
 **Answers and notifications** go to another topic, if one is named. It gets the answer to each signal of this topic,
 with its offset. It also gets the progress of each snapshot (`running`, `done`, `failed`), and Debezium's notifications.
@@ -99,6 +101,8 @@ class SignalKafka:
         # The offset that was committed last, and when; None if there is none.
         self._place: int | None = None
         self._committed_at = -math.inf
+        # From this offset on ids have the time.
+        self._timed_from = 0
         self._checkpoint: Checkpoint | None = None
         self._notified: Checkpoint | None = None
         self._news = asyncio.Event()
@@ -169,6 +173,7 @@ class SignalKafka:
             ends.push_async_callback(_stop, consumer)
             await consumer.start()
             consumer.assign([self._partition])
+            await self._find_place(consumer)
             producer = None
             if self._settings.answers_topic is not None:
                 producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **common)
@@ -178,15 +183,44 @@ class SignalKafka:
             self._news.set()
             yield consumer, producer
 
+    async def _find_place(self, consumer: AIOKafkaConsumer) -> None:
+        """Finds the offset that was committed last, and from which one on ids have the time."""
+        async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
+            # The public method leaves the text of the commit out.
+            found = await consumer._coordinator.fetch_committed_offsets([self._partition])  # noqa: SLF001
+            last = found.get(self._partition)
+            self._place, self._timed_from = (None, 0) if last is None else (last.offset, 0)
+            if last is None or (end := await self._end(consumer)) < last.offset:
+                return  # nothing was committed in this topic
+            if last.metadata.isdigit():
+                self._timed_from = int(last.metadata)
+                return
+            # An earlier version committed it, and may have read everything since.
+            self._timed_from = end
+            await self._commit_place(consumer, last.offset)
+
+    async def _end(self, consumer: AIOKafkaConsumer) -> int:
+        return int((await consumer.end_offsets([self._partition]))[self._partition])
+
+    async def _commit_place(self, consumer: AIOKafkaConsumer, place: int) -> None:
+        await consumer.commit({self._partition: (place, str(self._timed_from))})
+
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
+        last = -1
         while True:
             record = await consumer.getone()
+            if record.offset <= last:
+                self._timed_from = 0  # the topic was made again
+                self._taken.clear()
+            last = record.offset
             known = self._taken.get(record.offset)
             if known is not None and known.value == record.value:
                 continue  # it was read before the connection was lost
             taken = _Taken(record.value)
             if record.key == self._pipeline.encode():
                 default_id = f"{record.topic}-{record.offset}"
+                if record.offset >= self._timed_from:
+                    default_id = f"{default_id}-{record.timestamp}"
                 await self._arrived.put(
                     IncomingSignal(record.value or b"", self._answerer(taken), default_id)
                 )
@@ -204,8 +238,6 @@ class SignalKafka:
         return answer
 
     async def _publish(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer | None) -> None:
-        async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
-            self._place = await consumer.committed(self._partition)
         while True:
             self._news.clear()
             if producer is not None:
@@ -251,7 +283,10 @@ class SignalKafka:
         if place is None or (behind is None and now - self._committed_at < COMMIT_EVERY_S):
             return
         async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
-            await consumer.commit({self._partition: place})
+            if behind is None and place > await self._end(consumer):  # the topic was made again
+                self._place = None
+                return
+            await self._commit_place(consumer, place)
         self._place, self._committed_at = place, now
         self._taken = {offset: taken for offset, taken in self._taken.items() if offset >= place}
 

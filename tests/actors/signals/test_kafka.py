@@ -29,7 +29,7 @@ from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWa
 from tests.pipeline.builders import ORDERS, gtids
 from tests.servers.awaiting import until
 from tests.servers.certificates import certificate
-from tests.servers.kafka import Told, committed, create_topic, send
+from tests.servers.kafka import Told, committed, create_topic, remake_topic, send
 from tests.servers.stopped import stop
 
 PAUSE = json.dumps({"id": "p", "type": "pause-snapshot"})
@@ -79,7 +79,8 @@ async def test_signals_of_this_pipeline_come_in_order(kafka: KafkaBroker, topic:
     async with listening(kafka, topic) as channel:
         first, second, third = [await channel.receive() for _ in range(3)]
         assert [first.text, second.text, third.text] == [PAUSE.encode(), b"", RESUME.encode()]
-        assert [first.default_id, third.default_id] == [f"{topic}-0", f"{topic}-4"]
+        assert str(first.default_id).startswith(f"{topic}-0-1")
+        assert str(third.default_id).startswith(f"{topic}-4-1")
         assert channel.status()["connected"]
 
 
@@ -95,7 +96,7 @@ async def test_an_offset_is_committed_once_all_before_it_are_answered(kafka: Kaf
         await offset_is(kafka, topic, 3)
     async with listening(kafka, topic) as channel:
         again = await channel.receive()
-        assert again.default_id == f"{topic}-3"
+        assert str(again.default_id).startswith(f"{topic}-3-1")
 
 
 async def test_an_offset_is_committed_again_before_the_broker_forgets_it(
@@ -123,9 +124,56 @@ async def test_what_is_unanswered_at_a_crash_comes_again(kafka: KafkaBroker, top
     await create_topic(kafka, topic)
     await send(kafka, topic, ("shop", PAUSE))
     async with listening(kafka, topic) as channel:
-        await channel.receive()
+        first = await channel.receive()
     async with listening(kafka, topic) as channel:
-        assert (await channel.receive()).text == PAUSE.encode()
+        again = await channel.receive()
+    assert (again.text, again.default_id) == (PAUSE.encode(), first.default_id)
+
+
+async def test_signals_of_a_topic_that_is_made_again_have_other_ids(kafka: KafkaBroker, topic: str) -> None:
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        first = await channel.receive()
+        await first.answer(SignalAccepted("p", "snapshots are paused"))
+        await offset_is(kafka, topic, 1)
+    await remake_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        assert (await channel.receive()).default_id != first.default_id
+
+
+async def test_what_an_earlier_version_may_have_accepted_keeps_its_id(kafka: KafkaBroker, topic: str) -> None:
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE), ("shop", RESUME))
+    await set_back(kafka, topic)  # as the earlier version commits
+    async with listening(kafka, topic) as channel:
+        assert [(await channel.receive()).default_id for _ in range(2)] == [f"{topic}-0", f"{topic}-1"]
+        await send(kafka, topic, ("shop", PAUSE))
+        later = (await channel.receive()).default_id
+    assert str(later).startswith(f"{topic}-2-1")
+    async with listening(kafka, topic) as channel:
+        again = [(await channel.receive()).default_id for _ in range(3)]
+    assert again == [f"{topic}-0", f"{topic}-1", later]
+
+
+async def test_the_offset_of_another_topic_of_this_name_is_not_committed_again(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signals that come while the service is down would be passed over."""
+    monkeypatch.setattr(channels, "COMMIT_EVERY_S", 0.0)
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        await (await channel.receive()).answer(SignalAccepted("p", "snapshots are paused"))
+        await offset_is(kafka, topic, 1)
+        receiving = asyncio.create_task(channel.receive())
+        await remake_topic(kafka, topic)
+        await channel.sealed(Checkpoint(gtids("a:1-5")))
+        await until(lambda: channel._place is None and not channel._news.is_set(), "it has looked")
+        assert await committed(kafka, topic, GROUP) is None
+        await send(kafka, topic, ("shop", RESUME))
+        assert (await receiving).text == RESUME.encode()
 
 
 async def test_answers_and_notifications_go_to_their_topic_before_the_offset_is_committed(
