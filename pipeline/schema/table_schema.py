@@ -66,6 +66,7 @@ class TableSchema:
     table: TableId
     columns: tuple[Column, ...]
     key: tuple[int, ...]
+    _digest: str = field(default="", init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         """Returns the same for equal schemas. It leaves the columns out: each look-up would hash all of them."""
@@ -73,8 +74,14 @@ class TableSchema:
 
     @property
     def version(self) -> str:
-        """16 hex digits that are the same for equal schemas, on any machine and in any run."""
-        return _version(self)
+        """16 hex digits that are the same for equal schemas, on any machine and in any run.
+
+        Each segment needs those of all captured tables, and a digest takes 0.03 ms. So a schema keeps its own. A cache
+        of fewer schemas than there are tables would never have one.
+        """
+        if not self._digest:
+            object.__setattr__(self, "_digest", _version(self))
+        return self._digest
 
     @property
     def arrow(self) -> pa.Schema:
@@ -103,8 +110,7 @@ class TableSchema:
         return tuple(self.columns[i].name for i in self.key)
 
 
-# Each segment needs the versions of all captured tables, and a digest takes 0.03 ms. In a cache of fewer than there are
-# tables, none of them would ever be found.
+# Equal schemas come from many places: of each file, and of each entry that is read.
 @lru_cache(maxsize=65_536)
 def _version(schema: TableSchema) -> str:
     return hashlib.sha256(json.dumps(to_json(schema), sort_keys=True).encode()).hexdigest()[:16]

@@ -51,6 +51,15 @@ def test_versions_are_equal_if_and_only_if_schemas_are(one: TableSchema, other: 
     assert replace(one).version == one.version
 
 
+def test_a_schema_keeps_its_version_however_many_there_are() -> None:
+    schema = replace(LINES, table=TableId("shop", "kept"))
+    version = schema.version
+    schemas._version.cache_clear()
+    assert schema.version == version
+    assert schemas._version.cache_info().currsize == 0
+    assert (schema, repr(schema)) == (replace(schema), repr(replace(schema)))
+
+
 @given(table_schemas(), st.data())
 def test_any_difference_changes_the_version(schema: TableSchema, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(schema.columns) - 1))
