@@ -72,8 +72,8 @@ class Order:
     up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
     file `round_begun`, for whoever makes the changes for it. With `brokers` it sends all of it to topics as well, whose
-    prefix is `topics`. Behind all that it verifies the large table, if it's to. `store`: the path of a lake in S3.
-    `server`: the server's process.
+    prefix is `topics`. It verifies the large table so many times, the last time behind all that and the others before
+    `begun`. `store`: the path of a lake in S3. `server`: the server's process.
     """
 
     port: int
@@ -88,7 +88,7 @@ class Order:
     begun: str | None = None
     brokers: str = ""
     topics: str = ""
-    verifies: bool = False
+    verifications: int = 0
     store: str = ""
     server: int = 0
 
@@ -107,7 +107,7 @@ def round_begun(folder: str | Path, number: int) -> Path:
 class Verified:
     """What came of a verification: its verdict, the rows that it read, seconds from its signal until they were in the
     stream and until the result, and samples of freshness (s) meanwhile. `processor_s`: of each process, in these
-    seconds; `without_s`: the same, for each second before, while what else there is was under way.
+    seconds.
     """
 
     verdict: str
@@ -116,25 +116,26 @@ class Verified:
     judged_s: float
     freshness: list[float] = field(repr=False)
     processor_s: dict[str, float]
-    without_s: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """What came of it: seconds from the snapshot's signal until the lake had all of it, from the service's start until
-    the lake had what had been executed, and of each merge; samples of freshness (s); the greatest resident memory (MiB)
-    of Python and of the JVM; and rows and a sum of the live view at the end.
+    the lake had what had been executed, and of each merge; samples of freshness (s), and the processor time of each
+    process for each second of the watch; the greatest resident memory (MiB) of Python and of the JVM; rows and a sum of
+    the live view at the end; and each verification.
     """
 
     snapshot_s: float
     through_s: float
     merges_s: list[float]
     freshness: list[float] = field(repr=False)
+    watched_s: dict[str, float]
     python_mib: float
     jvm_mib: float
     rows: int
     customers: int
-    verified: Verified | None = None
+    verified: list[Verified]
 
 
 # As `tidemark run` begins.
@@ -157,7 +158,7 @@ def deliver(order: Order) -> Delivered:
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
     came: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     verified = came.pop("verified")
-    return Delivered(**came, verified=verified and Verified(**verified))
+    return Delivered(**came, verified=[Verified(**each) for each in verified])
 
 
 def wait_for(begun: Path, service: "Future[Delivered]") -> None:
@@ -224,6 +225,10 @@ async def _delivered(order: Order) -> Delivered:
             if number:
                 round_begun(order.folder, number).touch()
             await _until(service, partial(_has_merged, observed[catalogue.MERGE], number))
+        verified = [
+            await _verified(service, order, observed[catalogue.FRESHNESS])
+            for _ in range(order.verifications - 1)
+        ]
         if order.begun is not None:
             observed[catalogue.FRESHNESS].clear()
             await asyncio.to_thread(Path(order.begun).touch)
@@ -231,12 +236,9 @@ async def _delivered(order: Order) -> Delivered:
         await asyncio.sleep(order.watch_s)
         freshness = list(observed[catalogue.FRESHNESS])
         now, watched_s = _processor_s(service, order), time.time() - since
-        without = _spent(before, now, watched_s) if order.watch_s else {}
-        verified = (
-            await _verified(service, order, observed[catalogue.FRESHNESS], without)
-            if order.verifies
-            else None
-        )
+        watch = _spent(before, now, watched_s) if order.watch_s else {}
+        if order.verifications:
+            verified.append(await _verified(service, order, observed[catalogue.FRESHNESS]))
         sink = _sink(service)
         spark = _spark(sink)
         rows, customers = await asyncio.to_thread(_counted, spark.session, order.lake)
@@ -244,12 +246,12 @@ async def _delivered(order: Order) -> Delivered:
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
     merges_s = list(observed[catalogue.MERGE])
-    return Delivered(snapshot_s, through_s, merges_s, freshness, python, jvm, rows, customers, verified)
+    return Delivered(
+        snapshot_s, through_s, merges_s, freshness, watch, python, jvm, rows, customers, verified
+    )
 
 
-async def _verified(
-    service: Running, order: Order, freshness: list[float], without_s: dict[str, float]
-) -> Verified:
+async def _verified(service: Running, order: Order, freshness: list[float]) -> Verified:
     """Verifies the large table; `freshness` is where its samples come."""
     id_ = f"bench-verify-{time.time_ns()}"
     freshness.clear()
@@ -263,7 +265,7 @@ async def _verified(
     result = _result(_sink(service), id_)
     assert result is not None
     spent = _spent(before, _processor_s(service, order), 1.0)
-    return Verified(result["verdict"], result["rows"], read_s, judged_s, list(freshness), spent, without_s)
+    return Verified(result["verdict"], result["rows"], read_s, judged_s, list(freshness), spent)
 
 
 def _processor_s(service: Running, order: Order) -> dict[str, float]:
