@@ -55,7 +55,7 @@ from actors.lake.delta_table import (
 )
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.spark_connect import is_connect_session
-from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
+from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, read_version
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import ColumnPlan
@@ -135,7 +135,7 @@ class ConnectTable:
         assert found is not None
         return found
 
-    def files_at(self, _: int) -> None:
+    def files_at(self, _: int, is_before: IsBefore | None = None) -> None:
         """Returns nothing: the server reads the files."""
 
     def size(self) -> TableSize | None:

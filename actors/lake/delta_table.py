@@ -28,30 +28,44 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 from uuid import uuid4
 
+import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.file_placement import naming_table
+from actors.lake.files.gathered_changes import gather_changes, read_gathered
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
+from actors.lake.filesystem import passing_folder
 from actors.lake.spark_session import side_session
-from actors.lake.transaction_log.delta_log import NO_REPORT
+from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, logged_files
 from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.lake.column_changes import ColumnPlan, schema_text, unchanged_plan
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
 from pipeline.lake.files.parquet_files import Stored, wide_stats
+from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.live_view import belong_together
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
+from pipeline.lake.mirrors.counted_changes import CountedChanges
 from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import VECTORS, LakeColumn, Property, TableReport, quoted
+from pipeline.lake.tables import (
+    VECTORS,
+    LakeColumn,
+    Property,
+    TableReport,
+    Tier,
+    location,
+    merging_path,
+    quoted,
+)
 from pipeline.schema.spelling import fold_name
 
 # How the names of these exceptions begin.
@@ -67,6 +81,9 @@ _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
 # So many files of a mirror are read at once, each in pieces of half a million keys, or of fewer with long texts.
 _READERS: Final = 2
+
+# The changes of a merge, as a file and as a name in a session.
+_CHANGES: Final = "tidemark_changes"
 
 # A version made from the one before has one more commit since its checkpoint. It knows of no newer checkpoint until
 # someone lists the log's folder. So the folder is listed after each of so many versions.
@@ -167,8 +184,11 @@ class LakeTable(Protocol):
     def set_transaction(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
 
-    def files_at(self, version: int) -> Sequence[ListedFile] | None:
-        """Returns the files of a version, and the places that are hidden in them; None if that can't be told."""
+    def files_at(self, version: int, is_before: IsBefore | None = None) -> Sequence[ListedFile] | None:
+        """Returns the files of a version, and the places that are hidden in them; None if that can't be told.
+
+        `is_before`: whether a commit and all before it are of no interest. What these have added may be left out.
+        """
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Brings this mirror to the merge's segment in one commit, unless `application` has reached it."""
@@ -208,6 +228,12 @@ def whole_together(
     if found.mark("changes") < min(through, changelog.mark("changes")):
         raise Conflict("its changelog has columns and changes that have to wait for the mirror's columns")
     return found
+
+
+def changes_after(counted: CountedChanges, changelog: TableVersion) -> IsBefore:
+    """Returns which commits of a changelog have no change that counts, nor any before them."""
+    application, scn = changelog.application("changes"), changelog.columns["__scn"].name
+    return lambda commit: counted.come_after(commit, application, scn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,10 +316,12 @@ class DeltaTable:
         """Returns an older version."""
         return self._version(self._log().getSnapshotAt(version, self._none, self._none, False))
 
-    def files_at(self, version: int) -> list[ListedFile] | None:
+    def files_at(self, version: int, is_before: IsBefore | None = None) -> list[ListedFile] | None:
         """Returns the files of a version, and the places that are hidden in them; None if that isn't read here."""
-        log, mirror = self._log(), MirrorFiles(self.path)
-        files = self._files(version, lambda: log.getSnapshotAt(version, self._none, self._none, False))
+        mirror = MirrorFiles(self.path)
+        files = self._files(
+            version, lambda: self._log().getSnapshotAt(version, self._none, self._none, False), is_before
+        )
         found: list[ListedFile] = []
         for file in files:
             if (hidden := self._hidden(mirror, file)) is None:
@@ -427,17 +455,40 @@ class DeltaTable:
             return
         version = transaction.snapshot().version()
         columns = columns_of(transaction.metadata().schemaString())
-        with side_session(self._spark, _PARTS) as session:
-            if not merge.few or merge.reached.partial:
-                merge = within(session, merge, self.size())
+        folder = passing_folder(merging_path(merge.lake, merge.schema.table)) if merge.few else nullcontext()
+        with side_session(self._spark, _PARTS) as session, folder as gathered:
+            keys = None if gathered is None else self._gather(session, merge, f"{gathered}/{_CHANGES}")
+            merge = within(session, merge, self.size()) if keys is None else replace(merge, gathered=_CHANGES)
             rows = _cast_rows(session.sql(merge.rows(version)), columns)
-            if merge.few:
-                marked, added = self._replace_few(transaction, _changed_keys(session, merge, columns), rows)
-            else:
+            if keys is None:
                 marked = self._deletions_at(transaction, session, session.sql(merge.places(version)))
                 added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
+            else:
+                marked, added = self._replace_few(transaction, _changed_keys(merge, keys, columns), rows)
         actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
+
+    def _gather(self, session: SparkSession, merge: Merge, out: str) -> list[pa.Array] | None:
+        """Returns the keys that have changed, as a column for each part. Their changes are `_CHANGES` then, in `out`.
+
+        Returns None if only Spark can read the changelog.
+        """
+        changelog = DeltaTable(self._spark, location(merge.lake, merge.schema.table, Tier.CHANGELOG))
+        at = changelog.snapshot() if merge.changelog is None else changelog.snapshot_at(merge.changelog)
+        counted = CountedChanges(merge.reached, merge.through)
+        if at is None or (files := changelog.files_at(at.version, changes_after(counted, at))) is None:
+            return None
+        with suppress(ReadBySparkOnly):
+            keys = gather_changes(
+                changelog.path, files, at.columns, merge.schema, counted, out, self._check_running
+            )
+            read_gathered(session, out, merge.schema, _CHANGES)
+            return keys
+        return None
+
+    def _check_running(self) -> None:
+        """Raises once the JVM has ended."""
+        self._classes.set_active_session(self._session)
 
     def _replace_few(self, transaction: Any, keys: ChangedKeys, rows: DataFrame) -> tuple[Any, Any]:
         """Returns the actions that delete the rows with these keys, and those that add others.
@@ -455,7 +506,7 @@ class DeltaTable:
             added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
             found = []
             for file, places in looked_up:
-                self._classes.set_active_session(self._session)  # which fails once the JVM has ended
+                self._check_running()
                 if changed := self._shown(mirror, file, places.result()):
                     found.append((file, changed))
         finally:
@@ -484,11 +535,16 @@ class DeltaTable:
         path = self._add_file(file).deletionVector().absolutePath(table).toUri().toString()
         return mirror.hidden_rows(path, told["offset"], told["sizeInBytes"])
 
-    def _files(self, version: int, snapshot: Callable[[], Any]) -> list[dict[str, Any]]:
+    def _files(
+        self, version: int, snapshot: Callable[[], Any], is_before: IsBefore | None = None
+    ) -> list[dict[str, Any]]:
         """Returns the actions that have added the files of a version; `snapshot` returns it as Delta has it."""
-        end = None if self._own is None else self._own.newest()
-        if end is not None and end.version == version and end.files is not None:
-            return end.files
+        if self._own is not None:  # a store takes longer for each commit
+            end = self._own.newest()
+            if end is not None and end.version == version and end.files is not None:
+                return end.files
+            if (files := logged_files(self.path, version, is_before)) is not None:
+                return files
         lines = snapshot().allFiles().toJSON().collectAsList()
         text: str = self._jvm.java.lang.String.join("\n", lines)
         return list(map(json.loads, filter(None, text.split("\n"))))
@@ -637,12 +693,12 @@ class DeltaTable:
         return write(append, none, none, self._classes.some(metadata), none, none, none, none, none)
 
 
-def _changed_keys(session: SparkSession, merge: Merge, columns: Mapping[str, Stored]) -> ChangedKeys:
-    """Returns the keys that have changed, with the names that their parts have in the files of a table."""
+def _changed_keys(merge: Merge, keys: Sequence[pa.Array], columns: Mapping[str, Stored]) -> ChangedKeys:
+    """Returns these keys, with the names that their parts have in the files of a table."""
     stored = {fold_name(name): column.name for name, column in columns.items()}
-    keys = session.sql(merge.keys()).toArrow()
-    names = {stored[fold_name(name)]: keys[name] for name in merge.schema.key_names}
-    return ChangedKeys(names, {stored[fold_name(name)] for name in merge.ordered})
+    names = [stored[fold_name(name)] for name in merge.schema.key_names]
+    changed = {name: pa.chunked_array([key]) for name, key in zip(names, keys, strict=True)}
+    return ChangedKeys(changed, {stored[fold_name(name)] for name in merge.ordered})
 
 
 def has_segments(path: str, reached: int, segments: range) -> bool:

@@ -5,12 +5,13 @@ which shows files while they are written, isn't supported, nor a store that only
 """
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
 
 from pyarrow import fs
 
@@ -61,6 +62,25 @@ def _bucket(name: str, endpoint: str | None) -> fs.FileSystem:
         options["endpoint_override"] = endpoint
     filesystem, _ = filesystem_at(f"s3://{name}?{urlencode(options)}")
     return filesystem
+
+
+@contextmanager
+def passing_folder(path: str) -> Iterator[str]:
+    """An empty folder below a path until the block ends. What a kill has left of an earlier one goes."""
+    lake, folders = lake_filesystem(path)
+    name = uuid4().hex
+    remove_folder(lake, folders)
+    lake.create_dir(f"{folders}/{name}", recursive=True)
+    try:
+        yield f"{path}/{name}"
+    finally:
+        remove_folder(lake, folders)
+
+
+def remove_folder(filesystem: fs.FileSystem, folder: str) -> None:
+    """Removes a folder with all that's in it, if there is one."""
+    if filesystem.get_file_info(folder).type is fs.FileType.Directory:
+        filesystem.delete_dir(folder)
 
 
 def absent_tables(root: str, tables: Iterable[TableId]) -> frozenset[TableId]:

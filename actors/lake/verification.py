@@ -4,7 +4,7 @@
     LAKE/_tidemark/verification-runs   the result for each table of each verification
     LAKE/_tidemark/verifying/database/table/rows/   files of the journal that aren't compared yet
     LAKE/_tidemark/verifying/database/table/keys/   the keys in those that are, by verification and segment
-    LAKE/_tidemark/verifying/database/table/changed/   while a comparison runs: keys that have changed, and their rows
+    LAKE/_tidemark/verifying/database/table/changed/   while a comparison runs: the changes, and the rows of their keys
 
 A comparison takes all files of a table up to a segment. It commits what it finds. It writes the keys of verifications
 that haven't ended, and commits the results of those that have. Then it removes the files. After a kill between any two
@@ -12,22 +12,20 @@ of these the comparison is made again. A finding that is in the table already do
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
-from uuid import uuid4
 
 import pyarrow as pa
-from pyarrow import fs
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import TableOpener, made_once
+from actors.lake.delta_table import TableOpener, changes_after, made_once
 from actors.lake.files.compared_files import Side, divide_rows, plain_columns
 from actors.lake.files.file_placement import LakeFiles, naming_table
-from actors.lake.filesystem import lake_filesystem
+from actors.lake.files.gathered_changes import gather_changes, read_gathered
+from actors.lake.filesystem import lake_filesystem, passing_folder, remove_folder
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
@@ -37,6 +35,7 @@ from pipeline.lake.batch import Piece
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.files.value_conversion import usual_values
+from pipeline.lake.mirrors.counted_changes import CountedChanges
 from pipeline.lake.tables import (
     META_COLUMNS,
     Tier,
@@ -88,11 +87,7 @@ _PARTITIONS: Final = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum
 _ROWS: Final = "tidemark_verified_rows"
 _KEYS: Final = "tidemark_verified_keys"
 _MIRRORED: Final = "tidemark_mirrored_rows"
-
-# Keys that have changed may take so many bytes of memory. A part of a key takes so many beside its text, with what is
-# needed to look it up.
-_CHANGED_BYTES: Final = 64 << 20
-_KEY_BYTES: Final = 64
+_CHANGES: Final = "tidemark_changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +187,9 @@ class LakeVerification:
         ):
             return False
         compared = _compared(self._root, view, work)
-        with self._changed_folder(work.table) as folder:
+        with passing_folder(self._folder(work.table, "changed")) as folder:
             try:
-                changed = self._changed_keys(session, view, compared, run.since)
+                changed = self._gather(session, view, run.since, folder)
                 verified, mirrored = self._divide(view, run, held, changed, folder)
             except ReadBySparkOnly:
                 self._read_rows(session, view, held, [run])
@@ -202,7 +197,8 @@ class LakeVerification:
             if verified != mirrored:
                 return False
             self._read_divided(session, view, folder)
-            query = compared.compared_parts(_ROWS, run.since, _MIRRORED)
+            gathered = replace(compared, gathered=_CHANGES)
+            query = gathered.compared_parts(_ROWS, run.since, _MIRRORED)
             return _have_equal_parts(session, query, run.rows - verified.rows)
 
     def _divide(
@@ -236,31 +232,27 @@ class LakeVerification:
                 RowHasher(view.schema, changed), view.schema.arrow, sides, lambda: self._session.version
             )
 
-    def _changed_keys(
-        self, session: SparkSession, view: FoundView, compared: ComparedTable, since: int
-    ) -> list[pa.Array]:
-        """Returns the keys that have changed, as a column for each part.
+    def _gather(self, session: SparkSession, view: FoundView, since: int, folder: str) -> list[pa.Array]:
+        """Returns the keys that have changed, as a column for each part. Their changes are `_CHANGES` then.
 
-        Raises ReadBySparkOnly if the rows of a partial table are in both of its lake tables, or if the keys don't fit
-        into memory. So it does if a key has no place in the type of its column, which may have become narrower at the
-        source.
+        Raises ReadBySparkOnly if the rows of a partial table are in both of its lake tables, and as `gather_changes`.
         """
         if view.reached.partial:
             raise ReadBySparkOnly("the rows of a partial table are in both of its lake tables")
-        extent = session.sql(compared.changed_size(since)).first()
-        assert extent is not None
-        kinds = [view.schema.arrow.field(place).type for place in view.schema.key]
-        if not extent[0]:
-            return [pa.nulls(0, kind) for kind in kinds]
-        if extent[0] * _KEY_BYTES * len(kinds) + extent[1] > _CHANGED_BYTES:
-            raise ReadBySparkOnly("the keys that have changed don't fit into memory")
-        found = session.sql(compared.changed_keys(since)).toArrow()
-        try:
-            return [
-                column.cast(kind).combine_chunks() for column, kind in zip(found.columns, kinds, strict=True)
-            ]
-        except pa.ArrowInvalid as error:
-            raise ReadBySparkOnly("a key has no place in the type of its column") from error
+        table = self._tables(location(self._root, view.schema.table, Tier.CHANGELOG))
+        at, counted = table.snapshot_at(view.at.changelog), CountedChanges(view.reached, since=since)
+        files = table.files_at(at.version, changes_after(counted, at))
+        if files is None:
+            raise ReadBySparkOnly(
+                "the changelog's files can't be listed, or a deletion vector isn't read here"
+            )
+        out = f"{folder}/{_CHANGES}"
+        # A question to Spark fails once its JVM has ended, as a stop may want it.
+        keys = gather_changes(
+            table.path, files, at.columns, view.schema, counted, out, lambda: self._session.version
+        )
+        read_gathered(session, out, view.schema, _CHANGES)
+        return keys
 
     def _read_divided(self, session: SparkSession, view: FoundView, folder: str) -> None:
         """Makes `_ROWS` and `_MIRRORED` of the rows of both sides whose keys have changed."""
@@ -269,18 +261,6 @@ class LakeVerification:
         for name, described in ((_ROWS, scn), (_MIRRORED, [])):
             read = session.read.schema(ddl([*described, *own])).parquet(f"{folder}/{name}")
             read.createOrReplaceTempView(name)
-
-    @contextmanager
-    def _changed_folder(self, table: TableId) -> Iterator[str]:
-        """An empty folder until the block ends. What a kill has left of an earlier one goes."""
-        lake, folders = lake_filesystem(self._folder(table, "changed"))
-        name = uuid4().hex
-        _remove(lake, folders)
-        lake.create_dir(f"{folders}/{name}", recursive=True)
-        try:
-            yield f"{self._folder(table, 'changed')}/{name}"
-        finally:
-            _remove(lake, folders)
 
     def _search(
         self,
@@ -516,7 +496,7 @@ class LakeVerification:
             lake.delete_file(f"{folder}/{file.name}")
 
     def _remove_keys(self, run: VerificationRun) -> None:
-        _remove(*lake_filesystem(self._keys(run)))
+        remove_folder(*lake_filesystem(self._keys(run)))
 
     def _keys(self, run: VerificationRun) -> str:
         return f"{self._folder(run.table, 'keys')}/{_digest(run.run)}"
@@ -529,11 +509,6 @@ def _have_equal_parts(session: SparkSession, query: str, rows: int) -> bool:
     """Returns whether a query of `compared_parts` shows no difference, and so many verified rows."""
     parts = session.sql(query).collect()
     return sum(part["rows"] for part in parts) == rows and not any(part["differs"] for part in parts)
-
-
-def _remove(lake: fs.FileSystem, folder: str) -> None:
-    if lake.get_file_info(folder).type is fs.FileType.Directory:
-        lake.delete_dir(folder)
 
 
 def _compared(root: str, view: FoundView, work: VerifyRows) -> ComparedTable:

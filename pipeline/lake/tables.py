@@ -254,7 +254,11 @@ class TableReport:
 
     def mark(self, name: str) -> int:
         """Returns how far one of the marks of the journal that feeds it has come (`actors.lake.lake`)."""
-        return self.applications.get(f"{self.properties.get(Property.JOURNAL)}/{name}", 0)
+        return self.applications.get(self.application(name), 0)
+
+    def application(self, name: str) -> str:
+        """Returns the application whose version is one of the marks of the journal that feeds it."""
+        return f"{self.properties.get(Property.JOURNAL)}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +310,11 @@ def judgements_path(lake: str) -> str:
 def verified_path(lake: str, table: TableId) -> str:
     """Returns the path of the folder with what verifications of a table have read and not judged yet."""
     return "/".join((lake.rstrip("/"), _OWN, "verifying", _folder(table.database), _folder(table.name)))
+
+
+def merging_path(lake: str, table: TableId) -> str:
+    """Returns the path of the folder with what a merge of a table's changes needs while it runs."""
+    return "/".join((lake.rstrip("/"), _OWN, "merging", _folder(table.database), _folder(table.name)))
 
 
 def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:

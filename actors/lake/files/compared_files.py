@@ -22,13 +22,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from actors.lake.files.mirror_files import FileColumn, ListedFile, MirrorFiles
+from actors.lake.files.mirror_files import FileColumn, ListedFile, MirrorFiles, not_hidden
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.threads.thread_priorities import lower_own_priority
 from pipeline.journal.change_rows import META
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.verification.row_sums import RowHasher, RowSums
-from pipeline.types.buffers import Flags, Longs
 
 # So many files are read at once.
 _READERS: Final = 2
@@ -146,7 +145,7 @@ def _divide(
         if not len(values[0]):
             continue
         if side.run is None:
-            shown = _not_hidden(first, len(values[0]), gone)
+            shown = not_hidden(first, len(values[0]), gone)
         else:
             shown = np.asarray(pc.equal(values[0], side.run).fill_null(False))
         sums, places = hasher.sum(values[len(described) :], shown)
@@ -154,16 +153,6 @@ def _divide(
         if len(places):
             out.put([column.take(pa.array(places)) for column in values[1 if described else 0 :]])
     return found
-
-
-def _not_hidden(first: int, count: int, hidden: Longs) -> Flags | None:
-    """Returns which of so many rows from a place on aren't among the hidden places; None if all aren't."""
-    begin, end = np.searchsorted(hidden, (first, first + count))
-    if begin == end:
-        return None
-    shown = np.ones(count, np.bool_)
-    shown[hidden[begin:end] - first] = False
-    return shown
 
 
 def _plain(field: pa.Field) -> Stored:

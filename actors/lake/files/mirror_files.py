@@ -24,6 +24,7 @@ from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.files.read_values import check_calendar, spark_values, stored_name
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.deletion_vector import AROUND_BYTES, entry_places
+from pipeline.types.buffers import Flags, Longs
 
 # So many rows are looked up at once, or fewer if their keys have so many bytes. Each time the changed keys are hashed
 # again.
@@ -148,6 +149,16 @@ class MirrorFiles:
             return lake_filesystem(path if path.startswith("file:") else unquote(path))
         plain = unquote(path)
         return self._filesystem, plain if plain.startswith("/") else f"{self._folder}/{plain}"
+
+
+def not_hidden(first: int, count: int, hidden: Longs) -> Flags | None:
+    """Returns which of so many rows from a place on aren't among the hidden places; None if all aren't."""
+    begin, end = np.searchsorted(hidden, (first, first + count))
+    if begin == end:
+        return None
+    shown = np.ones(count, np.bool_)
+    shown[hidden[begin:end] - first] = False
+    return shown
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -11,10 +11,11 @@ Metadata, Transaction Identifiers, Commit Provenance Information.
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -40,6 +41,12 @@ _TOLD = ("metaData", "txn")
 _SET_BACK = ("RESTORE", "CLONE")
 # How many commits of others may follow one of these.
 _LOOKED_BACK = 64
+
+# So many commits are read at most to list files. More of them take longer than Delta's own listing.
+MOST_COMMITS_READ: Final = 2_000
+
+# Says of the actions of a commit whether it and all before it are of no interest.
+IsBefore = Callable[[Sequence[Mapping[str, Any]]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,33 @@ def is_restored(path: str, version: int, applications: str) -> bool:
         if any(action.get("txn", {}).get("appId", "").startswith(applications) for action in actions):
             return False
     return False
+
+
+def logged_files(path: str, version: int, is_before: IsBefore | None = None) -> list[dict[str, Any]] | None:
+    """Returns the files of a version of the table at a path, as the actions that have added them.
+
+    It reads commits, the newest first, through the first one or that for which `is_before` holds. What that one and
+    those before it have added isn't among the files. Returns None if there are too many commits, or if one is gone.
+    Raises OSError if the filesystem does.
+    """
+    filesystem, root = lake_filesystem(path)
+    found: list[dict[str, Any]] = []
+    passed: set[str] = set()
+    for at in range(version, -1, -1):
+        if version - at >= MOST_COMMITS_READ:
+            return None
+        try:
+            lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
+        except FileNotFoundError:
+            return None
+        actions = list(map(json.loads, lines))
+        if is_before is not None and is_before(actions):
+            break
+        added = {unquote(action["add"]["path"]): action["add"] for action in actions if "add" in action}
+        found += (file for name, file in added.items() if name not in passed)
+        # A commit may remove a file and add it with a deletion vector.
+        passed.update(added, (unquote(action["remove"]["path"]) for action in actions if "remove" in action))
+    return found
 
 
 def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:

@@ -7,9 +7,9 @@ capture reads again.
 
 Three forms exist:
 
-- If few changes are pending (`Merge.few`), this process looks for their keys in the mirror's files
-  (`pipeline.lake.mirrors.changed_keys`). `Merge.keys` is the query for these keys, and `Merge.rows` the one for the
-  rows that come. One transaction of Delta's marks the found rows as deleted and adds the others
+- If few changes are pending (`Merge.few`), this process gathers them (`actors.lake.files.gathered_changes`), and looks
+  for their keys in the mirror's files (`pipeline.lake.mirrors.changed_keys`). `Merge.rows` is the query for the rows
+  that come. One transaction of Delta's marks the found rows as deleted and adds the others
   (`actors.lake.delta_table`). A merge reads only the key of the mirror, and each change once.
 - `Merge.places` finds the rows of many keys, by a join in Spark. The rest is the same.
 - `Merge.statement` is one MERGE, which decides row by row, for a writer that has no such transaction. It reads both
@@ -60,7 +60,8 @@ class Merge:
 
     `schema` is the one that the lake tables have taken on; its table has a primary key. `changes`: how many there are,
     None if that isn't known. `bounds`: of parts of the key the least and greatest value in any key that has changed.
-    `changelog`: the version of the changelog's log to read, None for the newest.
+    `changelog`: the version of the changelog's log to read, None for the newest. `gathered`: a name for the changes, if
+    they are gathered from the changelog.
     """
 
     lake: str
@@ -70,13 +71,15 @@ class Merge:
     changes: int | None = None
     bounds: tuple[tuple[str, object, object], ...] = ()
     changelog: int | None = None
+    gathered: str | None = None
 
     @property
     def few(self) -> bool:
-        """Returns whether the changes are few enough to look for their keys without Spark."""
+        """Returns whether the changes are few enough to look for their keys without Spark, and of complete rows."""
         types = (self.schema.arrow.field(name).type for name in self.schema.key_names)
         fixed = all(pa.types.is_primitive(each) or pa.types.is_decimal(each) for each in types)
-        return self.changes is not None and self.changes <= (FEW_CHANGES if fixed else FEW_WITH_TEXT)
+        most = FEW_CHANGES if fixed else FEW_WITH_TEXT
+        return self.changes is not None and self.changes <= most and not self.reached.partial
 
     def extent(self) -> str | None:
         """The query for the row that `within` takes; None if no part of the key has an order."""
@@ -142,7 +145,8 @@ ON {self._same}
 
     @property
     def _changelog(self) -> str:
-        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.changelog)
+        whole = Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.changelog)
+        return self.gathered or whole
 
     def _mirror(self, version: int) -> str:
         return Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, version)

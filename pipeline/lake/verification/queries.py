@@ -11,7 +11,7 @@ read. Its only join looks up the keys that have changed.
 
 **Symbols.** L, V: the rows of the live view, and the verified ones. h(r): two hashes of 64 bits of all values of a row
 r, its key among them. T: the keys that changed after the verification began. C: the keys in T, and those with a change
-that isn't merged (`changed_keys`).
+that isn't merged (`pipeline.lake.mirrors.counted_changes`).
 
 1. Rows of L and V whose key isn't in T are divided into parts by their keys. In each part the sum of h over L's rows,
    less that over V's rows, is zero if both have the same rows. Otherwise it is zero with a probability of 2^-128,
@@ -35,8 +35,6 @@ The upper and the lower half of a hash have sums of their own, which stay below 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import pyarrow as pa
 
 from pipeline.lake.live_view import OP, MirrorPosition, Versions, last_changes, live_view_sql
 from pipeline.lake.reading.sql_dialects import Dialect
@@ -72,6 +70,7 @@ class ComparedTable:
     """A live view at two versions that belong together.
 
     `unread`: the SCN up to which the view hides no row because the log had only a part of it; None if it hides none.
+    `gathered`: a name for the changes that count, if they are gathered from the changelog.
     """
 
     lake: str
@@ -79,6 +78,7 @@ class ComparedTable:
     reached: MirrorPosition
     at: Versions
     unread: int | None = None
+    gathered: str | None = None
 
     @property
     def ordered(self) -> tuple[str, ...]:
@@ -126,19 +126,6 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 ) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR kind = {extra} OR size(columns) > 0
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
-    def changed_size(self, since: int) -> str:
-        """Returns the query for how many `changed_keys` there are, and how many bytes their texts and binaries have."""
-        kinds = {name: self.schema.arrow.field(name).type for name in self.schema.key_names}
-        long = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_binary(kind)]
-        sizes = [f"coalesce(octet_length({quoted(name)}), 0)" for name in long]
-        size = f"coalesce(sum({' + '.join(sizes or ['0'])}), 0)"
-        return f"SELECT count(*), {size} FROM {self._changelog} WHERE {self._counts(since)}"
-
-    def changed_keys(self, since: int) -> str:
-        """Returns the query for keys with a change after an SCN, or with one that isn't merged, some more than once."""
-        names = ", ".join(map(quoted, self.schema.key_names))
-        return f"SELECT {names} FROM {self._changelog} WHERE {self._counts(since)}"
-
     def compared_parts(self, rows: str, since: int, mirror: str | None = None) -> str:
         """Returns the query for the parts, as `key_part` numbers them.
 
@@ -148,8 +135,8 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
         `rows`: the name of all rows that a verification has read, which began at the SCN `since`. Keys that have
         changed after their row, or after the beginning if there is no row, are left out. If no part differs, nothing is
         missing, extra, different or twice, and `findings` and `left_over` find nothing either. `mirror`: the name of
-        those of the mirror's rows that are compared, if `rows` aren't all either. Rows with any of `changed_keys` are
-        among both.
+        those of the mirror's rows that are compared, if `rows` aren't all either. Rows with any key of C are among
+        both.
         """
         lower, upper = "{} * ({} & 4294967295)", "{} * shiftrightunsigned({}, 32)"
         summed = (half.format(_SIGN, each) for each in (_ONE, _OTHER) for half in (lower, upper))
@@ -257,7 +244,8 @@ WHERE {known}l.{_NUMBER} > 1"""
 
     @property
     def _changelog(self) -> str:
-        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.at.changelog)
+        whole = Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.at.changelog)
+        return self.gathered or whole
 
     def _changed(self, since: int) -> str:
         """Returns the query for where each key has changed last, after an SCN."""

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal as Exact
-from itertools import cycle, repeat
+from itertools import cycle, product, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import deltalake
 import pyarrow as pa
@@ -32,7 +32,7 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import RunningSpark, Spark
 from actors.lake.table_commits import TableCommits
-from actors.lake.transaction_log import own_log
+from actors.lake.transaction_log import delta_log, own_log
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.service.live_view_text import live_view_text
@@ -567,8 +567,9 @@ def test_deletion_vectors_grow_merge_by_merge_and_a_file_without_rows_goes(deliv
 def test_a_key_that_changes_in_each_merge_has_no_older_vectors_written_again(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of a mirror are listed by Delta here, as those of a large one are."""
+    """The files are listed by Delta here, as those of a table with many commits are."""
     monkeypatch.setattr(LogEnd, "files", None)
+    monkeypatch.setattr(delta_log, "MOST_COMMITS_READ", 0)
     delivery.few = repeat(True)
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction(*((orders, "c", (number, "\u2028")) for number in range(3)))
@@ -585,39 +586,54 @@ def test_a_key_that_changes_in_each_merge_has_no_older_vectors_written_again(
     assert sizes == [1 + 4 + len(vector_bytes(BitMap64([0]))) + 4] * 4
 
 
+# Of each type a few values that a key may have.
+_KEY_PARTS: Final[dict[str, tuple[t.ColumnType, tuple[object, ...]]]] = {
+    "wide": (t.Integer(8, unsigned=True), (Exact(0), Exact(1), Exact(2**64 - 1))),
+    "number": (t.Integer(2, unsigned=True), (0, 1, 2**16 - 1)),
+    "price": (t.Decimal(30, 4), tuple(map(Exact, ("-1.5000", "0.0000", "99999999999999999999.0001")))),
+    "text": (TEXT, ("", "a ", "\U0001f600")),
+    "label": (t.Enum(("a", "b", "A")), ("a", "b", "A")),
+    "bytes": (t.Binary(), (b"", b"\0", b"\xff\0")),
+    "date": (t.Date(), (None, dt.date(1, 1, 1), dt.date(9999, 12, 31))),
+    "when": (
+        t.DateTime(6),
+        (*map(dt.datetime.fromisoformat, ("1000-01-01", "2024-01-01T00:00:00.000001")), None),
+    ),
+    "at": (t.Timestamp(6), (dt.datetime(2024, 1, 1, microsecond=1, tzinfo=dt.UTC), None)),
+    "time": (t.Time(6), (-1, 0, 838 * 3_600_000_000)),
+    "double": (t.Double(), (0.0, -1.5, 1e300)),
+    "bit": (t.Bit(1), (False, True)),
+}
+
+
 @pytest.mark.parametrize(
-    ("type_", "values"),
+    "named",
     [
-        (t.Integer(8, unsigned=True), [Exact(0), Exact(1), Exact(2**64 - 1)]),
-        (t.Integer(2, unsigned=True), [0, 1, 2**16 - 1]),
-        (t.Decimal(30, 4), [Exact("-1.5000"), Exact("0.0000"), Exact("99999999999999999999.0001")]),
-        (TEXT, ["", "a ", "\U0001f600"]),
-        (t.Enum(("a", "b", "A")), ["a", "b", "A"]),
-        (t.Binary(), [b"", b"\0", b"\xff\0"]),
-        (t.Date(), [None, dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
-        (
-            t.DateTime(6),
-            [*map(dt.datetime.fromisoformat, ("1000-01-01", "2024-01-01T00:00:00.000001")), None],
-        ),
-        (t.Timestamp(6), [dt.datetime(2024, 1, 1, microsecond=1, tzinfo=dt.UTC), None]),
-        (t.Time(6), [-1, 0, 838 * 3_600_000_000]),
-        (t.Double(), [0.0, -1.5, 1e300]),
-        (t.Bit(1), [False, True]),
+        ("wide", "price", "label"),
+        ("number", "text", "date"),
+        ("bytes", "when", "at"),
+        ("time", "double", "bit"),
     ],
-    ids=lambda each: type(each).__name__,
 )
 def test_a_key_of_each_type_is_found_in_files_of_the_journal_and_of_spark(
-    delivery: Delivery, type_: t.ColumnType, values: list[object]
+    delivery: Delivery, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A part of a key that has another form in one of the two kinds of files lets no key be found.
+
+    The files are listed by the log's commits here, as those of a large table are.
+    """
+    monkeypatch.setattr(LogEnd, "files", None)
     delivery.few = repeat(True)
-    keyed = schema("keyed", Column("n", INT, True), Column("k", type_, False), key=(1,))
+    columns = [Column(name, _KEY_PARTS[name][0], False) for name in named]
+    keyed = schema("keyed", Column("n", INT, True), *columns, key=tuple(range(1, 1 + len(named))))
     table = delivery.history.table(keyed, FILLING)
-    table.source = {(value,): (0, value) for value in values}
-    delivery.history.chunk(table, [*table.source])
+    keys = [*product(*(_KEY_PARTS[name][1] for name in named))]
+    table.source = {key: (0, *key) for key in keys}
+    delivery.history.chunk(table, keys)
     delivery.deliver()
     table.mirror = READY
     for number in (1, 2):
-        delivery.history.transaction(*((table, "u", (number, value)) for value in values[:2]))
+        delivery.history.transaction(*((table, "u", (number, *key)) for key in keys[::2]))
         delivery.deliver()
         delivery.merge(table)
         assert rows(delivery.tier(table, Tier.MIRROR)) == delivery.view(table) == expected(table)

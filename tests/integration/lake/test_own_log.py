@@ -20,7 +20,7 @@ from actors.lake import delta_table
 from actors.lake.delta_table import DeltaTable, PlaceFiles, _module
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log import own_log
-from actors.lake.transaction_log.delta_log import read_version
+from actors.lake.transaction_log.delta_log import logged_files, read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.runtime.filesystem import sync
 from pipeline.errors import Transient
@@ -114,6 +114,27 @@ class Written:
 @pytest.fixture
 def written(spark: Spark, tmp_path: Path) -> Written:
     return Written(spark, tmp_path)
+
+
+def test_the_files_of_each_version_are_those_that_delta_lists(written: Written) -> None:
+    written.create(f"{NO_INTERVAL}, 'delta.enableDeletionVectors' = 'true'")
+    for segment in range(1, 5):
+        written.append(segment, segment, 10 + segment)
+    for statement in ("DELETE FROM {} WHERE n IN (2, 11)", "DELETE FROM {} WHERE n = 12", "OPTIMIZE {}"):
+        written.sql(statement.format(written.name))
+    written.append(5, 5)
+    written.sql(f"RESTORE TABLE {written.name} TO VERSION AS OF 3")
+    written.append(6, 6)
+    last, log = written.table.version(), written.table._log()
+    assert last == 10
+    for version in range(last + 1):
+        none = written.table._none
+        listed = log.getSnapshotAt(version, none, none, False).allFiles().toJSON().collectAsList()
+        told = {(file["path"], json.dumps(file.get("deletionVector"))) for file in map(json.loads, listed)}
+        found = logged_files(str(written.folder), version)
+        assert found is not None
+        assert len(found) == len(told)
+        assert {(file["path"], json.dumps(file.get("deletionVector"))) for file in found} == told
 
 
 def test_every_reader_sees_the_appends_and_each_checksum_is_right(written: Written) -> None:

@@ -27,6 +27,7 @@ from actors.lake.spark_session import Spark
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink, SparkUp
+from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
@@ -44,6 +45,7 @@ from pipeline.snapshot.snapshot import Completed, Progress, Snapshot
 from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, History, Table
 from tests.servers.sink import sink_ports
+from tests.servers.spark import start_quickly
 from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
@@ -533,9 +535,12 @@ spark.stop()
 
 
 @pytest.mark.parametrize("mounted", ["noexec", "spark/tmp"])
-def test_spark_merges_where_a_folder_is_mounted_noexec(mounted: str, tmp_path: Path) -> None:
+def test_spark_merges_where_a_folder_is_mounted_noexec(
+    mounted: str, tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As Docker mounts a tmpfs at /tmp, or a hardened machine a volume of data: the codecs of Parquet can't load their
     native libraries from there."""
+    start_quickly(monkeypatch, parts)
     noexec, folder = tmp_path / mounted, tmp_path / "spark"
     noexec.mkdir(parents=True)
     folder.mkdir(exist_ok=True)

@@ -16,7 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.lake import verification
+from actors.lake.files import gathered_changes
 from actors.lake.files.mirror_files import MirrorFiles
+from actors.lake.filesystem import passing_folder
 from actors.lake.lake import Lake
 from actors.lake.live_view import FoundView, find_view, live_view
 from actors.lake.spark_session import Spark
@@ -206,7 +208,7 @@ class Verified:
         there = self.session.sql(f"SELECT {names} FROM {table_at(self._mirror)}").toArrow().to_pylist()
         keys = sorted({tuple(key.values()) for key in there} | set(self.table.source))
         columns = [pa.array(part) for part in zip(*keys, strict=True)]
-        with checked._changed_folder(self.id) as folder:
+        with passing_folder(checked._folder(self.id, "changed")) as folder:
             sums = checked._divide(view, mine, checked._held(self.id, self.segment), columns, folder)
             assert sums == [RowSums(), RowSums()], "each key is one that has changed here"
             read, mirrored = (
@@ -726,9 +728,9 @@ def test_spark_reads_both_sides_where_only_it_can(
     history.transaction((table, "u", few(0, 6)))
     narrow.deliver()
     with monkeypatch.context() as many_keys:
-        many_keys.setattr(verification, "_CHANGED_BYTES", verification._KEY_BYTES * 2)
+        many_keys.setattr(gathered_changes, "MOST_CHANGED_BYTES", 64)
         assert narrow.verify_at_once("many keys").verdict is LakeVerdict.EQUAL
-        many_keys.setattr(verification, "_CHANGED_BYTES", verification._KEY_BYTES * 2 + 1)
+        many_keys.setattr(gathered_changes, "MOST_CHANGED_BYTES", 256)
         assert narrow.verify_at_once("few keys").verdict is LakeVerdict.EQUAL
     narrow.merge()
     hidden = MirrorFiles.hidden_rows

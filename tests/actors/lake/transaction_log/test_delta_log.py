@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.lake.transaction_log.delta_log import is_restored, last_report, read_version
+from actors.lake.transaction_log import delta_log
+from actors.lake.transaction_log.delta_log import is_restored, last_report, logged_files, read_version
 
 
 def test_what_the_last_commit_that_says_anything_says(tmp_path: Path) -> None:
@@ -62,3 +63,61 @@ def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Pa
     assert found == [False, True, True, True, False, False]
     (log / f"{1:020}.json").unlink()  # it has expired
     assert not is_restored(str(tmp_path), 3, "j/")
+
+
+def logged(folder: Path, *commits: list[dict[str, object]]) -> str:
+    """The path of a table with these commits."""
+    log = folder / "_delta_log"
+    log.mkdir()
+    for version, actions in enumerate(commits):
+        (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    return str(folder)
+
+
+def add(path: str, **more: object) -> dict[str, object]:
+    return {"add": {"path": path, **more}}
+
+
+def remove(path: str) -> dict[str, object]:
+    return {"remove": {"path": path}}
+
+
+def test_files_are_those_that_no_later_commit_has_removed(tmp_path: Path) -> None:
+    vector = {"storageType": "u"}
+    table = logged(
+        tmp_path,
+        [add("a"), add("b%20b")],
+        [add("c")],
+        [remove("b b"), add("b%20b", deletionVector=vector)],
+        [remove("a")],
+        [{"commitInfo": {"operation": "RESTORE"}}, remove("c"), add("a", dataChange=True)],
+    )
+
+    def paths(version: int) -> set[str] | None:
+        files = logged_files(table, version)
+        return (
+            None if files is None else {f"{file['path']}{'-' * ('deletionVector' in file)}" for file in files}
+        )
+
+    assert [paths(version) for version in range(5)] == [
+        {"a", "b%20b"},
+        {"a", "b%20b", "c"},
+        {"a", "b%20b-", "c"},
+        {"b%20b-", "c"},
+        {"b%20b-", "a"},
+    ]
+    found = logged_files(table, 3, lambda commit: add("c") in commit)
+    assert found == [{"path": "b%20b", "deletionVector": vector}]
+
+
+def test_files_are_not_listed_by_too_many_commits_or_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = logged(tmp_path, [add("a")], [add("b")])
+    monkeypatch.setattr(delta_log, "MOST_COMMITS_READ", 1)
+    assert logged_files(table, 1) is None
+    monkeypatch.setattr(delta_log, "MOST_COMMITS_READ", 2)
+    assert logged_files(table, 1) == [{"path": "b"}, {"path": "a"}]
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    assert logged_files(table, 1) is None
+    assert logged_files(table, 1, lambda commit: add("b") in commit) == []

@@ -44,6 +44,15 @@ def test_changes_are_few_if_they_are_known_to_be(changes: int | None, few: bool)
     assert Merge("lake", DAYS, MirrorPosition(7, 3), 5, changes).few is few
 
 
+def test_changes_of_incomplete_rows_are_never_few() -> None:
+    assert not Merge("lake", DAYS, MirrorPosition(7, 3, partial=True), 5, 1).few
+
+
+def test_changes_may_be_gathered_from_the_changelog() -> None:
+    text = Merge("lake", DAYS, MirrorPosition(7, 3), 5, gathered="changes").rows(3)
+    assert "FROM changes WHERE `__segment` > 3" in text and "changelog" not in text
+
+
 def test_of_keys_with_text_fewer_fit_into_memory() -> None:
     named = replace(DAYS, columns=(DAYS.columns[0], Column("name", Text("utf8mb4"), False)))
     for changes, few in ((FEW_WITH_TEXT, True), (FEW_WITH_TEXT + 1, False)):

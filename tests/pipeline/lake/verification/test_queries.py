@@ -57,18 +57,14 @@ def test_a_hash_has_what_a_hash_of_sparks_leaves_out() -> None:
     assert "xxhash64(1L, s.`id` IS NULL, s.`name` IS NULL, s.`id`, s.`name`)" in text
 
 
-def test_changed_keys_are_those_of_the_first_query() -> None:
-    changed = (
+def test_changes_count_as_they_do_where_they_are_gathered() -> None:
+    counted = (
         "`__op` NOT IN ('b', 't') AND (`__scn` > 11 OR `__segment` > 5 AND `__scn` > 3 AND `__op` NOT IN"
     )
-    for text in (COMPARED.changed_keys(11), COMPARED.changed_size(11), COMPARED.compared_parts("rows", 11)):
-        assert f"WHERE {changed}" in text
-        assert "VERSION AS OF 9" in text
-    assert COMPARED.changed_keys(11).startswith("SELECT `id`, `name` FROM ")
-    size = "SELECT count(*), coalesce(sum(coalesce(octet_length(`name`), 0)), 0) FROM "
-    assert COMPARED.changed_size(11).startswith(size)
-    numbers = ComparedTable("lake", replace(TABLE, key=(0,)), MirrorPosition(3, 5), Versions(7, 9))
-    assert numbers.changed_size(11).startswith("SELECT count(*), coalesce(sum(0), 0) FROM ")
+    text = COMPARED.compared_parts("rows", 11)
+    assert f"WHERE {counted}" in text and "VERSION AS OF 9" in text
+    text = replace(COMPARED, gathered="changes").compared_parts("rows", 11)
+    assert f"FROM changes\n  WHERE {counted}" in text and "VERSION AS OF 9" not in text
 
 
 def test_only_some_rows_of_the_mirror_are_compared() -> None:
