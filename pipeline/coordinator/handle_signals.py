@@ -43,13 +43,13 @@ from pipeline.snapshot.snapshot import (
 # How many accepted signals the checkpoint keeps, so that a repeated signal takes effect once.
 SIGNALS_REMEMBERED = 1000
 
-# How many tables may be in snapshots that haven't ended, counted once for each. Each checkpoint has them all. A single
-# snapshot may have more.
+# How many tables that signals requested may be unfinished, counted once for each snapshot. Each checkpoint has them. A
+# single snapshot may have more.
 MOST_REQUESTED_TABLES = 10_000
 
 _TOO_MANY = (
-    "{count:,} tables are in snapshots that haven't ended, and with this one more than {most:,} would be; send the "
-    "signal again once some have ended"
+    "{count:,} tables of earlier signals aren't finished, and with this one more than {most:,} would be; send the "
+    "signal again once some are finished"
 )
 
 _NO_LAKE = "this pipeline has no lake to compare with the source: its configuration has no [lake]"
@@ -155,9 +155,6 @@ def _take_snapshot(
     """Begins a snapshot or a verification. A table that `refusal` refuses fails by that reason."""
     checkpoint = state.checkpoint
     meant = _matching_tables(checkpoint, signal.tables)
-    requested = sum(len(snapshot.tables) for snapshot in checkpoint.snapshots if not snapshot.ended)
-    if requested and requested + len(meant) > MOST_REQUESTED_TABLES:
-        raise _Rejected(_TOO_MANY.format(count=requested, most=MOST_REQUESTED_TABLES))
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
     for tables in narrowing:
         if not any(map(tables.match, meant)):
@@ -168,6 +165,9 @@ def _take_snapshot(
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
     if len(refused) == len(meant):
         raise _Rejected(reasons)
+    requested = sum(not signals.is_own_id(each.id) for each, _ in unfinished_tables(checkpoint))
+    if requested and requested + len(meant) - len(refused) > MOST_REQUESTED_TABLES:
+        raise _Rejected(_TOO_MANY.format(count=requested, most=MOST_REQUESTED_TABLES))
     states: dict[TableId, TableSnapshot] = {
         table: SnapshotFailed(refused[table], Progress()) if table in refused else SnapshotWaiting()
         for table in meant

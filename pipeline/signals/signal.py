@@ -32,7 +32,7 @@ LONGEST_ID: Final = 128
 MOST_NESTED: Final = 16
 
 # The ids of the snapshots that capture begins by itself (`pipeline.coordinator`). Each has an SCN.
-_OWN_IDS: Final = re.compile(r"(anew|consistent|initial|protection|reread|restart)-\d.*")
+_OWN_IDS: Final = re.compile(r"(anew|consistent|initial|protection|reread|restart)-\d")
 
 # A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 by default.
 MOST_PRIORITY: Final = 1000
@@ -211,6 +211,11 @@ def parse_row(row: SourceSignal) -> Signal:
     return _signal({"id": row.id, "type": row.type, "data": data})
 
 
+def is_own_id(id_: str) -> bool:
+    """Returns whether Tidemark gives such ids to its own snapshots, so that no signal has it."""
+    return _OWN_IDS.match(id_) is not None
+
+
 def _json(text: str | bytes) -> Any:
     if len(text if isinstance(text, bytes) else text.encode(errors="replace")) > LONGEST_SIGNAL:
         raise MalformedSignal(f"it's longer than {LONGEST_SIGNAL} bytes")
@@ -250,7 +255,7 @@ def _id(value: object) -> str:
         raise MalformedSignal('it has no "id"')
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
         raise MalformedSignal(f'"id" isn\'t printable text of 1 to {LONGEST_ID} characters')
-    if _OWN_IDS.fullmatch(value):
+    if is_own_id(value):
         raise MalformedSignal("Tidemark gives such ids to its own snapshots; choose another one", value)
     return value
 

@@ -9,7 +9,7 @@ import pytest
 from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
 from pipeline.config.secret import Secret
 from pipeline.coordinator import handle_signals
-from pipeline.coordinator.handle_signals import SIGNALS_REMEMBERED
+from pipeline.coordinator.handle_signals import MOST_REQUESTED_TABLES, SIGNALS_REMEMBERED
 from pipeline.coordinator.state import Overlapping, State
 from pipeline.messages.journal import Append
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
@@ -26,7 +26,16 @@ from pipeline.signals.signal import (
     VerifyTables,
 )
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
-from pipeline.snapshot.snapshot import Request, SnapshotWaiting
+from pipeline.snapshot.snapshot import (
+    Completed,
+    Progress,
+    Repairing,
+    Request,
+    Snapshot,
+    SnapshotWaiting,
+    TableSnapshot,
+    Verification,
+)
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
@@ -217,13 +226,37 @@ def test_no_more_tables_are_requested_than_checkpoints_shall_have(monkeypatch: p
     answer = capture.answers[-1]
     assert isinstance(answer, SignalRejected)
     assert answer.reason.startswith(
-        "2 tables are in snapshots that haven't ended, and with this one more than 2"
+        "2 tables of earlier signals aren't finished, and with this one more than 2 would be"
     )
     capture.give(stop("x", ORDERS, ITEMS), execute("s2", ITEMS))
     assert isinstance(capture.answers[-1], SignalAccepted)
     monkeypatch.setattr(handle_signals, "MOST_REQUESTED_TABLES", 1)
     capture.give(stop("y", ITEMS), execute("s3", ORDERS, ITEMS))
     assert isinstance(capture.answers[-1], SignalAccepted), "one may have more"
+
+
+def test_what_is_done_or_was_not_requested_by_a_signal_leaves_room_for_other_signals() -> None:
+    names = [TableId("shop", f"t{number}") for number in range(MOST_REQUESTED_TABLES // 20)]
+    done: dict[TableId, TableSnapshot] = dict.fromkeys(names, Completed(Progress()))
+    tables: dict[TableId, TableSnapshot] = {**done, names[0]: Repairing(Progress())}
+    repairing = Verification(7, repairs=True)
+    verifications = [Snapshot(f"v{number}", tables, verification=repairing) for number in range(20)]
+    many = (TableId("crm", f"t{number}") for number in range(MOST_REQUESTED_TABLES + 1))
+    initial = Snapshot("initial-0", dict.fromkeys(many, SnapshotWaiting()))
+    schemas = {ORDERS.table: ORDERS}
+    before = Checkpoint(gtids("a:1-5"), schemas=schemas, snapshots=(*verifications, initial))
+    _, given = handle_signals.signal_received(
+        State(LIMITS, Overlapping(4), before), ExecuteSnapshot("s1", TableFilter((r"shop\.orders",)))
+    )
+    assert given == SignalAccepted("s1", "snapshot of shop.orders")
+
+
+def test_tables_that_are_refused_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handle_signals, "MOST_REQUESTED_TABLES", 2)
+    keyless = replace(ITEMS, key=())
+    capture = Capture(ORDERS, USERS, keyless)
+    capture.give(execute("s1", USERS), execute("s2", ORDERS, keyless))
+    assert isinstance(capture.answers[-1], SignalAccepted)
 
 
 def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_old_its_signal() -> None:
