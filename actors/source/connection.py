@@ -205,7 +205,7 @@ class Source:
         if all(each.traits.engine != MERGEABLE for each in found.described.values()):
             return found if listed else replace(found, rows=rows)
         return information_schema.with_merge_tables(
-            found, await self.merge_tables(), folds=await self.folds_names()
+            found, await self.merge_tables(), folds=bool(await self.lower_case_table_names())
         )
 
     async def merge_tables(self) -> dict[TableId, frozenset[TableId]]:
@@ -280,10 +280,10 @@ class Source:
         [(read_only,)] = await self.ask(Statement("SELECT @@GLOBAL.read_only"))
         return bool(read_only)
 
-    async def folds_names(self) -> bool:
-        """Whether the server compares the names of tables without regard to case."""
+    async def lower_case_table_names(self) -> int:
+        """How the server takes the names of tables: exactly (0), stored in small letters (1), or in any case (2)."""
         [(how,)] = await self.ask(Statement("SELECT @@GLOBAL.lower_case_table_names"))
-        return bool(how)
+        return int(how)
 
     async def runs_in_utc(self) -> bool:
         """Whether the time zone that the server took from its system is UTC."""

@@ -177,7 +177,7 @@ async def _known_schemas(
 
     `told`: the source's earlier answer; `markers`: see `query_tables`.
     """
-    folds, system_is_utc = await source.folds_names(), await source.runs_in_utc()
+    case, system_is_utc = await source.lower_case_table_names(), await source.runs_in_utc()
     looks = 0
     while True:
         looks += 1
@@ -188,7 +188,14 @@ async def _known_schemas(
             unsettled = differing_tables(told, again)
             refused = {table: why for table, why in again.refused.items() if table not in unsettled}
             return KnownSchemas(
-                _schemas(again), later, folds, system_is_utc, refused, _traits(again), unsettled
+                _schemas(again),
+                later,
+                case != 0,
+                system_is_utc,
+                refused,
+                _traits(again),
+                unsettled,
+                lowers=case == 1,
             )
         told = again
 

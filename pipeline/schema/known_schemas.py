@@ -13,6 +13,7 @@ class KnownSchemas:
     """The schemas that the server reported both before and after `at`, its executed set.
 
     `folds`: whether it ignores the case of table names (lower_case_table_names), which no server changes while it runs.
+    `lowers`: whether it also stores them in small letters alone (lower_case_table_names = 1).
     `system_is_utc`: whether its own time zone is UTC, which neither changes.
     `refused`: the tables that can't be captured as the server describes them, and why. `traits`: what the log doesn't
     say of the others. `unsettled`: those that statements altered just then. Their schemas and traits are the
@@ -26,6 +27,7 @@ class KnownSchemas:
     refused: Mapping[TableId, str] = field(default_factory=dict)
     traits: Mapping[TableId, Traits] = field(default_factory=dict)
     unsettled: frozenset[TableId] = frozenset()
+    lowers: bool = False
 
     @property
     def settled(self) -> "KnownSchemas":

@@ -24,6 +24,7 @@ rows either logs them, and then their keys touch the windows, or it restarts the
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 
 from pipeline.config.column_protection import Protection, Treatment
 from pipeline.gtid.gtid_set import Gtid, GtidSet
@@ -253,13 +254,18 @@ def _uncertain_columns_shown(state: State, uncertain: Iterable[TableId]) -> dict
 
 
 def _moved_columns_shown(state: State, statement: LoggedStatement) -> dict[TableId, str]:
-    """Those of the captured tables that get rows with protected columns of another table, and why."""
-    found = {}
-    for old, new in sorted(moved_rows(statement)) if state.protection.rules else ():
-        schema = state.reported.get(old)
-        columns = None if schema is None else [column.name for column in schema.columns]
-        if state.captured.match(new) and state.protection.differs(old, new, columns):
-            found[new] = _MOVED.format(old=old)
+    """Those of the captured tables that get rows with protected columns of another table, and why.
+
+    The statement may have either name in other letters than the server has it.
+    """
+    found, names = {}, _scope(state)
+    for written, new in sorted(moved_rows(statement)) if state.protection.rules else ():
+        olds = sorted(names.meant(written) | names.spellings(written) | {written})
+        for old, target in product(olds, names.meant_or_new(new)):
+            schema = state.reported.get(old)
+            columns = None if schema is None else [column.name for column in schema.columns]
+            if state.protection.differs(old, target, columns):
+                found[target] = _MOVED.format(old=old)
     return found
 
 
@@ -300,7 +306,9 @@ def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaSt
 
 def _scope(state: State) -> StatementScope:
     """Returns what names in a statement may mean; a table that's gone is known too."""
-    return StatementScope(state.captured, state.tables.keys() | state.reported.keys(), state.known.folds)
+    known = state.known
+    tables = state.tables.keys() | state.reported.keys()
+    return StatementScope(state.captured, tables, known.folds, lowers=known.lowers)
 
 
 def _parsed(message: DdlRead | CreateTableSelectRead) -> LoggedStatement:

@@ -55,13 +55,15 @@ _OF_DATABASES = frozenset({"database", "schema"})
 class StatementScope:
     """What names in a statement may mean: the tables that are captured, those of them that are known, and how.
 
-    `unknown_engines`: the tables whose engine may have lost rows that the log has.
+    `unknown_engines`: the tables whose engine may have lost rows that the log has. `lowers`: whether the server stores
+    names in small letters alone.
     """
 
     captured: TableFilter
     known: Collection[TableId]
     folds: bool = True
     unknown_engines: Collection[TableId] = ()
+    lowers: bool = False
 
     def meant(self, table: TableId) -> frozenset[TableId]:
         """The known tables that this name may mean."""
@@ -72,14 +74,17 @@ class StatementScope:
         return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
 
     def meant_or_new(self, table: TableId) -> frozenset[TableId]:
-        """The known tables that this name may mean, or, if there's none, the captured ones that it may be for.
-
-        A server that folds names stores the name of another table as it's written, or in small letters.
-        """
-        small = TableId(table.database.lower(), table.name.lower())
-        spelled = {table, small} if self.folds else {table}
+        """The known tables that this name may mean, or, if there's none, the captured ones that it may be for."""
+        spelled = self.spellings(table)
         known = frozenset[TableId]().union(*map(self.meant, spelled))
         return known or frozenset(filter(self.captured.match, spelled))
+
+    def spellings(self, table: TableId) -> frozenset[TableId]:
+        """How the server may store this name of another table: as it's written, or in small letters if it folds."""
+        if not self.folds:
+            return frozenset({table})
+        small = TableId(table.database.lower(), table.name.lower())
+        return frozenset({small}) if self.lowers else frozenset({table, small})
 
     def of_database(self, database: str) -> frozenset[TableId]:
         """The known tables of the database that this name may mean."""

@@ -15,6 +15,7 @@ from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
@@ -539,6 +540,33 @@ def test_a_table_with_protected_columns_is_not_shown_under_another_name(text: st
         assert set(map(str, stops(said))) == stopped
         assert all("rows of shop.orders" in why for why in stops(said).values())
         assert stopped.isdisjoint(str(each.table) for each in restarts(said))
+
+
+@pytest.mark.parametrize("captured", [r"shop\.orders", r"(?i)shop\.orders"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RENAME TABLE stage.orders TO shop.Orders",
+        "RENAME TABLE Stage.ORDERS TO shop.orders",
+        "ALTER TABLE STAGE.orders RENAME SHOP.ORDERS",
+        "ALTER TABLE stage.Parts EXCHANGE PARTITION p WITH TABLE Shop.orders",
+    ],
+)
+@pytest.mark.parametrize("there", [False, True])
+def test_a_table_stops_by_its_name_in_small_letters_if_it_gets_protected_columns(
+    captured: str, text: str, there: bool
+) -> None:
+    """The server stores names in these alone. Nothing may stop by a spelling that it doesn't have."""
+    known = KnownSchemas({ORDERS: SCHEMA} if there else {}, upto(5), lowers=True)
+    rules = protecting("tags", tables=r"stage\..*")
+    state, _ = start(TableFilter((captured,)), known, Checkpoint(upto(5)), protection=rules)
+    state, said = step(state, statement(6, text))
+    assert list(stops(said)) == [ORDERS]
+    assert schemas(run(state, slice_(7), LogAdvanced(end(8)))) == []
+    exact = replace(known, folds=False, lowers=False)
+    state, _ = start(TableFilter((r"shop\.orders",)), exact, Checkpoint(upto(5)), protection=rules)
+    _, said = step(state, statement(6, "RENAME TABLE stage.orders TO shop.Orders"))
+    assert stops(said) == {}
 
 
 def test_columns_without_rules_get_other_names() -> None:

@@ -114,7 +114,9 @@ def test_a_new_table_may_be_stored_in_small_letters(text: str) -> None:
     assert may_alter(StatementScope(only_orders, ()), statement) == {ORDERS}
     assert may_alter(StatementScope(only_orders, (), folds=False), statement) == set()
     # One that is stored as it's written may be captured too.
-    assert ORDERS in may_alter(StatementScope(TableFilter((r"(?i)shop\..*",)), ()), statement)
+    either = TableFilter((r"(?i)shop\.orders",))
+    assert ORDERS in may_alter(StatementScope(either, ()), statement)
+    assert may_alter(StatementScope(either, (), lowers=True), statement) == {ORDERS}
 
 
 def test_a_spelling_that_is_none_hides_no_known_table() -> None:
