@@ -11,8 +11,8 @@ unneeded read.
 
 A start knows the foreign keys of the server's present, and the log may be older. So the checkpoint has those that are
 followed (`ForeignKeysFollowed`). Of these the server may have some no longer, or it may log their effects by now. They
-are followed until everything has passed that the server had executed when it was asked. Those that the checkpoint lacks
-are new.
+are followed until everything has passed that the server had executed when it was asked. Their tables are read again
+then, if the parents' changes aren't seen. Those that the checkpoint lacks are new.
 
 Changes that the log has without their rows, or without names for their columns, work along foreign keys, too.
 
@@ -135,6 +135,20 @@ def restarts_after_cascades(
         MirrorInvalidated(child, False, CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents.keys() - set(ended))
     )
+
+
+def restarts_after_unseen(
+    unseen: Iterable[ForeignKey], keys: Collection[ForeignKey], ended: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """Returns the restarts of tables that these foreign keys may have changed, as their parents' changes aren't seen.
+
+    `keys`: those along which the changes may continue.
+    """
+    parents: dict[TableId, frozenset[TableId]] = {}
+    for key in unseen:
+        for child in changed_along(keys, {key.child}):
+            parents[child] = parents.get(child, frozenset()) | {key.parent}
+    return restarts_after_cascades(parents, ended)
 
 
 def effects_of_new_keys(

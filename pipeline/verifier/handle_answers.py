@@ -58,6 +58,7 @@ def _take_foreign_keys(state: State, answer: ServerAnswer) -> tuple[State, tuple
         state,
         foreign_keys=keys,
         former_keys=state.former_keys.difference(answer.foreign_keys),
+        unseen_keys=state.unseen_keys.difference(answer.foreign_keys),
         outdated_keys=state.outdated_keys.drop_answered(answer.at),
     )
     followed = (ForeignKeysFollowed(keys),) if new else ()

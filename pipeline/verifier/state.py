@@ -30,7 +30,12 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import MERGEABLE, Survey, Traits
-from pipeline.verifier.cascades import OutdatedForeignKeys, effects_of_new_keys, stop_orphans
+from pipeline.verifier.cascades import (
+    OutdatedForeignKeys,
+    effects_of_new_keys,
+    restarts_after_unseen,
+    stop_orphans,
+)
 from pipeline.verifier.schema_fence import HeldMessage
 from pipeline.verifier.table_state import (
     SchemaFetched,
@@ -69,14 +74,14 @@ class State:
     `log_position`: where the stream is after those.
 
     `foreign_keys`: those whose effects aren't in the log. `former_keys`: those of them that matter only until nothing
-    is `to_come`. `cascaded`: tables that these may have changed in the present
-    transaction, with the parents. `outdated_keys`: tables that may have other foreign keys by now, None if the server
-    logs their effects. `unnamed`: tables whose images in the present transaction were left out, and why. `survey`:
-    facts of tables that the log doesn't have. `unknown_engines`: tables whose engine may be one whose rows the log
-    doesn't have. `merging`: those that a MERGE table may have had in its UNION since the server was asked. `asking`:
-    whether a query is under way. `keeps`: the tables on whose schema the journal keeps statements, None if it keeps
-    none. `creation`: the statement with which the present transaction created its table. `protection`: the rules for
-    columns, which refuse some tables.
+    is `to_come`. `unseen_keys`: those of these whose parents' changes can't be seen. `cascaded`: tables that these may
+    have changed in the present transaction, with the parents. `outdated_keys`: tables that may have other foreign keys
+    by now, None if the server logs their effects. `unnamed`: tables whose images in the present transaction were left
+    out, and why. `survey`: facts of tables that the log doesn't have. `unknown_engines`: tables whose engine may be one
+    whose rows the log doesn't have. `merging`: those that a MERGE table may have had in its UNION since the server was
+    asked. `asking`: whether a query is under way. `keeps`: the tables on whose schema the journal keeps statements,
+    None if it keeps none. `creation`: the statement with which the present transaction created its table. `protection`:
+    the rules for columns, which refuse some tables.
     """
 
     captured: TableFilter
@@ -93,6 +98,7 @@ class State:
     log_position: Coordinates | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
     former_keys: frozenset[ForeignKey] = frozenset()
+    unseen_keys: frozenset[ForeignKey] = frozenset()
     cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
     outdated_keys: OutdatedForeignKeys | None = None
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
@@ -159,7 +165,8 @@ def uncapturable_tables(schemas: Iterable[TableSchema], protection: Protection) 
 
 def stop_orphaned_tables(state: State) -> tuple[State, tuple[TableStopped, ...]]:
     """The state in which tables stop along with those that foreign keys change them by."""
-    stops = stop_orphans(state.foreign_keys, stopped_tables(state)) if state.foreign_keys else ()
+    keys = [key for key in state.foreign_keys if key not in state.unseen_keys]
+    stops = stop_orphans(keys, stopped_tables(state)) if keys else ()
     return with_tables(state, {stop.table: Stopped() for stop in stops}), stops
 
 
@@ -184,24 +191,41 @@ def follow_keys_at_start(
 
     New ones came while nobody asked the server. So their tables are read again, as where an answer has new ones. Those
     that can't be followed have stopped. A checkpoint that says nothing of foreign keys (None) makes none new.
+
+    One that the server has no longer stops no table along with its parent. If the parent's changes can't be seen, its
+    tables are read again twice: here, because their rows may be wrong from here on, and once it has done all its work.
+    A kill in between leaves it in the checkpoint.
     """
-    now = frozenset(keys)
-    former = tuple(key for key in before or () if key not in now) if state.to_come else ()
-    state = replace(state, foreign_keys=(*keys, *former), former_keys=frozenset(former))
+    now, gone = frozenset(keys), tuple(key for key in before or () if key not in keys)
+    former = gone if state.to_come else ()
+    ended = stopped_tables(state)
+    ended |= {stop.table for stop in stop_orphans(keys, ended)}
+    unseen = [key for key in gone if key.parent in ended or not state.captured.match(key.parent)]
+    again = restarts_after_unseen(unseen, (*keys, *gone), ended)
+    state = replace(
+        state,
+        foreign_keys=(*keys, *former),
+        former_keys=frozenset(former),
+        unseen_keys=frozenset(unseen).intersection(former),
+    )
     if before is None:
         return state, (ForeignKeysFollowed(state.foreign_keys),)
-    new, ended = now.difference(before), stopped_tables(state)
-    _, restarts = effects_of_new_keys(state.foreign_keys, new, state.captured, ended, reread=True)
+    new = now.difference(before)
+    _, restarts = effects_of_new_keys(
+        state.foreign_keys, new, state.captured, stopped_tables(state), reread=True
+    )
     same = frozenset(before) == frozenset(state.foreign_keys)
-    return state, (*restarts, *(() if same else (ForeignKeysFollowed(state.foreign_keys),)))
+    return state, (*restarts, *again, *(() if same else (ForeignKeysFollowed(state.foreign_keys),)))
 
 
-def _drop_former_keys(state: State) -> tuple[State, tuple[ForeignKeysFollowed, ...]]:
+def _drop_former_keys(state: State) -> tuple[State, tuple[MirrorInvalidated | ForeignKeysFollowed, ...]]:
     """Returns the state without the foreign keys that did their work before the server was asked at the start."""
     if not state.former_keys:
         return state, ()
+    again = restarts_after_unseen(state.unseen_keys, state.foreign_keys, stopped_tables(state))
     keys = tuple(key for key in state.foreign_keys if key not in state.former_keys)
-    return replace(state, foreign_keys=keys, former_keys=frozenset()), (ForeignKeysFollowed(keys),)
+    state = replace(state, foreign_keys=keys, former_keys=frozenset(), unseen_keys=frozenset())
+    return state, (*again, ForeignKeysFollowed(keys))
 
 
 def survey_again(

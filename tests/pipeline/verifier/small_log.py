@@ -117,7 +117,7 @@ def run(state: State, *log: Message) -> list[FromVerifier]:
     return said
 
 
-def kinds(said: list[FromVerifier]) -> list[str]:
+def kinds(said: Sequence[Order]) -> list[str]:
     return [type(message).__name__ for message in said]
 
 
@@ -156,5 +156,5 @@ def protecting(*columns: str, tables: str = r"shop\.orders") -> Protection:
     return Protection(rules=(ProtectionRule(TableFilter((tables,)), columns, Treatment.EXCLUDE),))
 
 
-def stops(said: Iterable[FromVerifier]) -> dict[TableId, str]:
+def stops(said: Iterable[Order]) -> dict[TableId, str]:
     return {each.table: each.reason for each in said if isinstance(each, TableStopped)}

@@ -18,6 +18,7 @@ from pipeline.messages.changes import (
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
@@ -109,13 +110,17 @@ BOTH = {table: replace(SCHEMA, table=table) for table in (ORDERS, ITEMS)}
 
 
 def at_start(
-    *keys: ForeignKey, before: tuple[ForeignKey, ...] | None, to: int = 3, reread: bool | None = True
+    *keys: ForeignKey,
+    before: tuple[ForeignKey, ...] | None,
+    to: int = 3,
+    reread: bool | None = True,
+    captured: TableFilter = SHOP,
 ) -> tuple[State, list[Order]]:
     """A start at 1, at a server that has executed `to`; `reread` is None if it logs what foreign keys do."""
     checkpoint = Checkpoint(upto(1), schemas=BOTH, foreign_keys=before)
     outdated = None if reread is None else OutdatedForeignKeys(reread)
     state, orders = machine.start(
-        SHOP, KnownSchemas(BOTH, upto(to)), checkpoint, foreign_keys=keys, outdated_keys=outdated
+        captured, KnownSchemas(BOTH, upto(to)), checkpoint, foreign_keys=keys, outdated_keys=outdated
     )
     return state, list(orders)
 
@@ -166,6 +171,59 @@ def test_a_start_follows_the_foreign_keys_that_worked_in_what_is_to_come(
 def test_a_start_forgets_former_foreign_keys_if_nothing_is_to_come() -> None:
     state, first = at_start(before=(BY_ORDERS,), to=1)
     assert (state.foreign_keys, followed(first), restarts(first)) == ((), [()], [])
+
+
+LINES = TableId("shop", "lines")
+BY_ITEMS = ForeignKey(LINES, ITEMS, ("id",), deletes=True, updates=False)
+WITHOUT_ORDERS = TableFilter((r"shop\.(items|lines)",))
+
+
+def test_a_foreign_key_that_is_gone_stops_no_table_with_its_parent() -> None:
+    """What it did to the rows that are to come isn't seen, so that they are read after these."""
+    before = (BY_ORDERS, BY_ITEMS)
+    state, first = at_start(before=before, captured=WITHOUT_ORDERS)
+    assert list(stops(first)) == [ORDERS]
+    assert ([each.table for each in restarts(first)], followed(first)) == ([ITEMS, LINES], [])
+    items = replace(slice_(2), tables=(images(replace(FULL, table=ITEMS)),))
+    state, said = ran(state, items)
+    assert (stops(said), restarts(said), followed(said)) == ({}, [], [])
+    state, said = ran(state, slice_(3))
+    assert (stops(said), followed(said)) == ({}, [()])
+    assert kinds(said) == ["ChangesVerified", "MirrorInvalidated", "MirrorInvalidated", "ForeignKeysFollowed"]
+    assert [each.table for each in restarts(said)] == [ITEMS, LINES]
+    _, said = ran(state, slice_(4))
+    assert kinds(said) == ["ChangesVerified"]
+
+
+def test_a_kill_between_the_last_transaction_and_the_restarts_loses_none() -> None:
+    _, first = at_start(before=(BY_ORDERS,), captured=WITHOUT_ORDERS, to=1)
+    assert [each.table for each in restarts(first)] == [ITEMS]
+    assert followed(first[-1:]) == [()], "no segment may lack it without the restart"
+
+
+def test_a_foreign_key_that_is_there_stops_the_next_one_too() -> None:
+    """The next one is gone, and its own parent stops at the first message."""
+    checkpoint = Checkpoint(
+        upto(1), schemas=BOTH, foreign_keys=(BY_ORDERS, BY_ITEMS), stopped={ORDERS: "it was"}
+    )
+    state, _ = machine.start(
+        SHOP,
+        KnownSchemas(BOTH, upto(3)),
+        checkpoint,
+        foreign_keys=(BY_ORDERS,),
+        outdated_keys=OutdatedForeignKeys(reread=True),
+    )
+    _, said = ran(state, slice_(2), slice_(3))
+    assert list(stops(said)) == [ITEMS]
+    assert [each.table for each in restarts(said)] == [LINES]
+
+
+def test_a_foreign_key_of_a_stopped_table_that_came_back_stops_its_child() -> None:
+    state, _ = at_start(before=(BY_ORDERS,), captured=WITHOUT_ORDERS)
+    altered = statement(2, "ALTER TABLE items ADD x INT")
+    state, _ = ran(state, altered, replace(answer(2, None), foreign_keys=(BY_ORDERS,)))
+    _, said = ran(state, slice_(3))
+    assert list(stops(said)) == [ITEMS]
 
 
 def test_a_foreign_key_that_came_back_is_not_forgotten() -> None:
