@@ -18,13 +18,12 @@ more, it stops with that reason.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from pipeline.config.column_protection import Protection
 from pipeline.coordinator.state import without_unread_ranges
-from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from pipeline.snapshot.key_protection import restarts_at_start
@@ -116,29 +115,17 @@ def _begin_again(
     mirrors: dict[TableId, Mirror] = {t: m for t, m in checkpoint.mirrors.items() if t not in back}
     mirrors |= dict.fromkeys(filled, Filling(checkpoint.scn))
     states = {table: _first_state(known.get(table)) for table in tables}
-    stopped = {t: reason for t, reason in checkpoint.stopped.items() if t not in back}
     return replace(
         checkpoint,
         # Tables that were never verified have none. Their schema is verified before a row is sent.
         schemas={**{table: known[table] for table in back}, **checkpoint.schemas},
         unproven=checkpoint.unproven | set(back),
-        stopped=stopped,
+        stopped={t: reason for t, reason in checkpoint.stopped.items() if t not in back},
         unread={t: scn for t, scn in checkpoint.unread.items() if t not in back},
         mirrors=mirrors,
         scanned=checkpoint.scanned - set(back),
-        foreign_keys=_without_stopped_parents(checkpoint.foreign_keys, back, stopped),
         snapshots=(*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states)),
     )
-
-
-def _without_stopped_parents(
-    keys: tuple[ForeignKey, ...] | None, back: Collection[TableId], stopped: Collection[TableId]
-) -> tuple[ForeignKey, ...] | None:
-    """Returns the foreign keys without those by which a stopped table would stop one that begins again.
-
-    The server's present foreign keys decide on that. What an earlier one did has been done to the rows that are read.
-    """
-    return keys and tuple(key for key in keys if key.child not in back or key.parent not in stopped)
 
 
 def _first_state(schema: TableSchema | None) -> TableSnapshot:

@@ -195,6 +195,13 @@ def test_a_foreign_key_that_is_gone_stops_no_table_with_its_parent() -> None:
     assert kinds(said) == ["ChangesVerified"]
 
 
+def test_a_recaptured_table_is_read_after_what_a_former_foreign_key_of_a_stopped_table_did() -> None:
+    checkpoint = Checkpoint(upto(1), schemas=BOTH, foreign_keys=(BY_ORDERS,), stopped={ORDERS: "it was"})
+    state, _ = machine.start(SHOP, KnownSchemas(BOTH, upto(3)), checkpoint)
+    _, said = ran(state, slice_(2), slice_(3))
+    assert (stops(said), [each.table for each in restarts(said)]) == ({}, [ITEMS])
+
+
 def test_a_kill_between_the_last_transaction_and_the_restarts_loses_none() -> None:
     _, first = at_start(before=(BY_ORDERS,), captured=WITHOUT_ORDERS, to=1)
     assert [each.table for each in restarts(first)] == [ITEMS]
