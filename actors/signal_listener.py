@@ -30,7 +30,7 @@ from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.signals.outcomes import SignalHistory, SignalState
-from pipeline.signals.signal import MalformedSignal, Signal, parse_signal
+from pipeline.signals.signal import MalformedSignal, parse_signal
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ SIGNAL_TABLE: Final = "table"
 
 @dataclass(slots=True)
 class _Unanswered:
-    signal: Signal
+    received: SignalReceived
     askers: list[tuple[SignalChannel, IncomingSignal]] = field(default_factory=list)
 
 
@@ -111,8 +111,10 @@ class SignalListener(Actor[ToSignalListener]):
         except MalformedSignal as error:
             await self._answer(channel, arrived, SignalRejected(error.id or "", str(error)), "malformed")
             return
-        waiting = self._unanswered.setdefault(signal.id, _Unanswered(signal))
-        if waiting.signal != signal:
+        former_id = arrived.former_id if signal.id == arrived.default_id else None
+        received = SignalReceived(signal, former_id)
+        waiting = self._unanswered.setdefault(signal.id, _Unanswered(received))
+        if waiting.received.signal != signal:
             reason = "another signal with this id is being dealt with; choose another id"
             await self._answer(channel, arrived, SignalRejected(signal.id, reason))
             return
@@ -120,7 +122,7 @@ class SignalListener(Actor[ToSignalListener]):
         self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
         log.info("signal received", channel=channel.name, id=signal.id, type=signal.wire)
         if len(waiting.askers) == 1:
-            await self._coordinator.put(SignalReceived(signal))
+            await self._coordinator.put(received)
 
     async def _send_again(self) -> None:
         """Sends unanswered signals to each coordinator that's built again."""
@@ -128,7 +130,7 @@ class SignalListener(Actor[ToSignalListener]):
         while True:
             emptied = await self._coordinator.mailbox.wait_emptied(emptied)
             for unanswered in list(self._unanswered.values()):
-                await self._coordinator.put(SignalReceived(unanswered.signal))
+                await self._coordinator.put(unanswered.received)
 
     async def _answer(
         self, channel: SignalChannel, arrived: IncomingSignal, answer: SignalAnswer, outcome: str = ""

@@ -11,11 +11,15 @@ from pipeline.snapshot.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IncomingSignal:
-    """A text that came by a channel, and the way to answer it; `default_id` is for a text without an id."""
+    """A text that came by a channel, and the way to answer it.
+
+    `default_id` is for a text without an id. An earlier version may have taken such a text by its `former_id`.
+    """
 
     text: str | bytes
     answer: Callable[[SignalAnswer], Awaitable[None]]
     default_id: str | None = None
+    former_id: str | None = None
 
 
 def signal_state(answer: SignalAnswer) -> SignalState:

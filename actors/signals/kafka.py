@@ -10,8 +10,9 @@ Records with other keys are skipped.
 sent. So a signal without an answer at a crash is read again, and the coordinator knows an accepted signal by its id.
 A broker forgets an offset some days after its last commit (`offsets.retention.minutes`), because the partition is
 assigned and the group has no members. A start would then take signals again that were rejected long ago. So an offset
-is committed again and again, unless it is beyond the topic's end: then the topic was made again. Each commit says from
-which offset on ids have the time. Records that an earlier version has read may have its ids.
+is committed again and again, unless it is beyond the topic's end: then the topic was made again. An earlier version
+named a record by its offset alone. Each commit says before which offset it may have read records. The coordinator knows
+those of them that it accepted.
 
 **Answers and notifications** go to another topic, if one is named. It gets the answer to each signal of this topic,
 with its offset. It also gets the progress of each snapshot (`running`, `done`, `failed`), and Debezium's notifications.
@@ -45,6 +46,7 @@ from pipeline.errors import Backoff, Transient
 from pipeline.messages.signals import SignalAnswer
 from pipeline.signals import notifications
 from pipeline.signals.outcomes import outcomes_of_notifications
+from pipeline.signals.signal import record_id
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source.finding import Finding, Severity
 
@@ -101,8 +103,8 @@ class SignalKafka:
         # The offset that was committed last, and when; None if there is none.
         self._place: int | None = None
         self._committed_at = -math.inf
-        # From this offset on ids have the time.
-        self._timed_from = 0
+        # An earlier version may have read the records before this offset.
+        self._former_until = 0
         self._checkpoint: Checkpoint | None = None
         self._notified: Checkpoint | None = None
         self._news = asyncio.Event()
@@ -184,33 +186,36 @@ class SignalKafka:
             yield consumer, producer
 
     async def _find_place(self, consumer: AIOKafkaConsumer) -> None:
-        """Finds the offset that was committed last, and from which one on ids have the time."""
+        """Finds the offset that was committed last, and before which one an earlier version may have read."""
         async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
             # The public method leaves the text of the commit out.
             found = await consumer._coordinator.fetch_committed_offsets([self._partition])  # noqa: SLF001
             last = found.get(self._partition)
-            self._place, self._timed_from = (None, 0) if last is None else (last.offset, 0)
-            if last is None or (end := await self._end(consumer)) < last.offset:
-                return  # nothing was committed in this topic
-            if last.metadata.isdigit():
-                self._timed_from = int(last.metadata)
+            end = await self._end(consumer)
+            # If nothing is committed, the broker may have forgotten what an earlier version committed.
+            self._place, self._former_until = None, end
+            if last is None:
                 return
-            # An earlier version committed it, and may have read everything since.
-            self._timed_from = end
-            await self._commit_place(consumer, last.offset)
+            self._place = last.offset
+            if end < last.offset:  # the topic was made again
+                self._former_until = 0
+            elif (last.metadata or "").isdigit():
+                self._former_until = int(last.metadata)
+            else:  # an earlier version committed it, and may have read everything since
+                await self._commit_place(consumer, last.offset)
 
     async def _end(self, consumer: AIOKafkaConsumer) -> int:
         return int((await consumer.end_offsets([self._partition]))[self._partition])
 
     async def _commit_place(self, consumer: AIOKafkaConsumer, place: int) -> None:
-        await consumer.commit({self._partition: (place, str(self._timed_from))})
+        await consumer.commit({self._partition: (place, str(self._former_until))})
 
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
         last = -1
         while True:
             record = await consumer.getone()
             if record.offset <= last:
-                self._timed_from = 0  # the topic was made again
+                self._former_until = 0  # the topic was made again
                 self._taken.clear()
             last = record.offset
             known = self._taken.get(record.offset)
@@ -218,11 +223,10 @@ class SignalKafka:
                 continue  # it was read before the connection was lost
             taken = _Taken(record.value)
             if record.key == self._pipeline.encode():
-                default_id = f"{record.topic}-{record.offset}"
-                if record.offset >= self._timed_from:
-                    default_id = f"{default_id}-{record.timestamp}"
+                default_id = record_id(record.topic, record.offset, record.timestamp)
+                former_id = f"{record.topic}-{record.offset}" if record.offset < self._former_until else None
                 await self._arrived.put(
-                    IncomingSignal(record.value or b"", self._answerer(taken), default_id)
+                    IncomingSignal(record.value or b"", self._answerer(taken), default_id, former_id)
                 )
             else:
                 taken.told = True

@@ -86,11 +86,15 @@ class _Rejected(Exception):
     """The signal has no effect, for this reason."""
 
 
-def signal_received(state: State, signal: signals.Signal) -> tuple[State, SignalAnswer]:
-    """Returns the state with the signal's effect, and its answer. The same id again changes nothing."""
+def signal_received(
+    state: State, signal: signals.Signal, former_id: str | None = None
+) -> tuple[State, SignalAnswer]:
+    """Returns the state with the signal's effect, and its answer. The same id again, or the one that an earlier version
+    gave the signal, changes nothing."""
     checkpoint = state.checkpoint
+    ids = {signal.id} if former_id is None else {signal.id, former_id}
     # A running snapshot may be older than all signals that the checkpoint keeps.
-    if signal.id in checkpoint.signals or any(s.id == signal.id for s in checkpoint.snapshots):
+    if not ids.isdisjoint(checkpoint.signals) or any(s.id in ids for s in checkpoint.snapshots):
         return state, SignalAccepted(
             signal.id, "a signal with this id has been taken before; nothing was done again"
         )

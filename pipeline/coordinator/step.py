@@ -268,8 +268,8 @@ def _handle(
             return with_checkpoint(state, unknown_engines=unknown), (), ()
         case changes.ForeignKeysFollowed(keys):
             return with_checkpoint(state, foreign_keys=keys), (), ()
-        case signals.SignalReceived(signal):
-            after, answer = signal_received(state, signal)
+        case signals.SignalReceived(signal, former_id):
+            after, answer = signal_received(state, signal, former_id)
             return after, (), (answer,)
         case chunks.TablePlanned():
             return handle_chunks.table_planned(state, message), (), ()

@@ -8,9 +8,10 @@ from pipeline.signals.signal import Signal
 
 @dataclass(frozen=True, slots=True)
 class SignalReceived:
-    """A well-formed signal has come."""
+    """A well-formed signal has come; an earlier version may have taken it by its `former_id`."""
 
     signal: Signal
+    former_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

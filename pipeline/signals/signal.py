@@ -12,6 +12,7 @@ ignored: a field or a type that isn't known is refused by its name. Ours are `re
 """
 
 import difflib
+import hashlib
 import json
 import math
 import re
@@ -209,6 +210,14 @@ def parse_row(row: SourceSignal) -> Signal:
     except MalformedSignal as error:
         raise MalformedSignal(f'of its "data", {error}', row.id) from error
     return _signal({"id": row.id, "type": row.type, "data": data})
+
+
+def record_id(topic: str, offset: int, time_ms: int) -> str:
+    """Returns the id of a topic's record that has none of its own. It is no longer than LONGEST_ID."""
+    if len(whole := f"{topic}-{offset}-{time_ms}") <= LONGEST_ID:
+        return whole
+    digest = hashlib.sha256(topic.encode()).hexdigest()[:16]
+    return f"{topic[:64]}-{digest}-{offset}-{time_ms}"
 
 
 def is_own_id(id_: str) -> bool:

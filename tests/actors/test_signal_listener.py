@@ -45,7 +45,7 @@ class Held:
         text = await self.texts.get()
         if text == "break":
             raise OSError("the channel broke")
-        return IncomingSignal(text, self.answers.put)
+        return IncomingSignal(text, self.answers.put, "given", "former")
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         self.checkpoints.append(checkpoint)
@@ -155,6 +155,15 @@ async def test_a_coordinator_built_anew_gets_what_is_unanswered() -> None:
         await bench.channel.answers.get()
         bench.coordinator.empty()
         assert await bench.coordinator.get() == SignalReceived(ResumeSnapshot("r"))
+
+
+async def test_the_former_id_of_a_text_without_an_id_is_passed_on_each_time() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put('{"type":"pause-snapshot"}')
+        received = SignalReceived(PauseSnapshot("given"), "former")
+        assert await bench.coordinator.get() == received
+        bench.coordinator.empty()
+        assert await bench.coordinator.get() == received
 
 
 async def test_what_comes_meanwhile_is_no_sign_of_life_of_an_answer_that_hangs() -> None:

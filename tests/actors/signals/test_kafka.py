@@ -10,10 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.structs import OffsetAndMetadata
 
 from actors.runtime.secret_files import read_secret
 from actors.signals import kafka as channels
@@ -143,18 +147,61 @@ async def test_signals_of_a_topic_that_is_made_again_have_other_ids(kafka: Kafka
         assert (await channel.receive()).default_id != first.default_id
 
 
-async def test_what_an_earlier_version_may_have_accepted_keeps_its_id(kafka: KafkaBroker, topic: str) -> None:
+@pytest.mark.parametrize("forgotten", [False, True])
+async def test_what_an_earlier_version_may_have_accepted_keeps_its_id_beside_the_new_one(
+    kafka: KafkaBroker, topic: str, *, forgotten: bool
+) -> None:
     await create_topic(kafka, topic)
     await send(kafka, topic, ("shop", PAUSE), ("shop", RESUME))
-    await set_back(kafka, topic)  # as the earlier version commits
+    if not forgotten:  # by the broker
+        await set_back(kafka, topic)  # as the earlier version commits
     async with listening(kafka, topic) as channel:
-        assert [(await channel.receive()).default_id for _ in range(2)] == [f"{topic}-0", f"{topic}-1"]
+        first, second = await channel.receive(), await channel.receive()
+        assert [first.former_id, second.former_id] == [f"{topic}-0", f"{topic}-1"]
         await send(kafka, topic, ("shop", PAUSE))
-        later = (await channel.receive()).default_id
-    assert str(later).startswith(f"{topic}-2-1")
+        later = await channel.receive()
+        assert str(later.default_id).startswith(f"{topic}-2-1")
+        assert later.former_id is None
+        await first.answer(SignalAccepted("p", "snapshots are paused"))
+        await offset_is(kafka, topic, 1)
     async with listening(kafka, topic) as channel:
-        again = [(await channel.receive()).default_id for _ in range(3)]
-    assert again == [f"{topic}-0", f"{topic}-1", later]
+        again = [await channel.receive() for _ in range(2)]
+    assert [each.former_id for each in again] == [f"{topic}-1", None]
+    assert [each.default_id for each in again] == [second.default_id, later.default_id]
+
+
+@pytest.mark.parametrize(
+    ("last", "former"),
+    [
+        (None, ["signals-0", "signals-1", None]),
+        (OffsetAndMetadata(0, ""), ["signals-0", "signals-1", None]),
+        (OffsetAndMetadata(0, "1"), ["signals-0", None, None]),
+        (OffsetAndMetadata(3, ""), [None, None, None]),
+    ],
+)
+async def test_only_records_that_an_earlier_version_may_have_read_have_its_ids(
+    last: OffsetAndMetadata | None, former: list[str | None]
+) -> None:
+    """Without a broker: a topic that had two records at the start, and the offset that was committed last."""
+    partition = TopicPartition("signals", 0)
+    records = [
+        SimpleNamespace(topic="signals", offset=offset, timestamp=17, key=b"shop", value=PAUSE.encode())
+        for offset in range(3)
+    ]
+    consumer = SimpleNamespace(
+        _coordinator=SimpleNamespace(fetch_committed_offsets=AsyncMock(return_value={partition: last})),
+        end_offsets=AsyncMock(return_value={partition: 2}),
+        commit=AsyncMock(),
+        getone=AsyncMock(side_effect=[*records, KafkaConnectionError()]),
+    )
+    channel = SignalKafka(KafkaSettings(("localhost:1",), "signals"), "shop")
+    channel._arrived = asyncio.Queue()
+    await channel._find_place(cast(AIOKafkaConsumer, consumer))
+    with pytest.raises(KafkaConnectionError):
+        await channel._read(cast(AIOKafkaConsumer, consumer))
+    taken = [channel._arrived.get_nowait() for _ in range(3)]
+    assert [each.former_id for each in taken] == former
+    assert [each.default_id for each in taken] == ["signals-0-17", "signals-1-17", "signals-2-17"]
 
 
 async def test_the_offset_of_another_topic_of_this_name_is_not_committed_again(

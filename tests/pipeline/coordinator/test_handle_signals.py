@@ -269,6 +269,29 @@ def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_
     assert again is state
 
 
+@pytest.mark.parametrize("still_under_way", [False, True])
+def test_a_signal_that_an_earlier_version_took_by_another_id_is_not_taken_again(
+    still_under_way: bool,
+) -> None:
+    capture = Capture(ORDERS)
+    capture.give(execute("signals-0", ORDERS))
+    if still_under_way:
+        capture.state = after_many_signals(capture.checkpoint)
+    before = capture.state
+    again = SignalReceived(execute("signals-0-17", ORDERS).signal, former_id="signals-0")
+    given = answer(capture, again)
+    assert isinstance(given, SignalAccepted) and "nothing was done again" in given.detail
+    assert given.id == "signals-0-17"
+    assert capture.checkpoint.snapshots == before.checkpoint.snapshots
+    assert capture.checkpoint.signals == before.checkpoint.signals
+
+
+def test_a_signal_that_an_earlier_version_did_not_take_is_taken() -> None:
+    capture = Capture(ORDERS)
+    capture.give(SignalReceived(execute("signals-0-17", ORDERS).signal, former_id="signals-0"))
+    assert capture.checkpoint.signals == ("signals-0-17",)
+
+
 # Protected columns
 
 

@@ -27,6 +27,7 @@ from pipeline.signals.signal import (
     VerifyTables,
     parse_row,
     parse_signal,
+    record_id,
 )
 
 A = "0a1b2c3d-0000-0000-0000-00000000000a"
@@ -353,3 +354,13 @@ def test_any_pattern_is_one_or_refused(pattern: str) -> None:
 
 def test_a_pattern_cannot_run_away() -> None:
     assert not TableFilter(("(a+)+b",)).match(TableId("a" * 64, "a" * 64))
+
+
+@pytest.mark.parametrize("length", [1, 100, 113, 126, 249])
+def test_a_record_of_a_topic_of_any_name_has_an_id_of_its_own(length: int) -> None:
+    last = 2**63 - 1
+    names = ["t" * length, "t" * (length - 1) + "u"]
+    ids = [record_id(name, *place) for name in names for place in [(0, 7), (1, 7), (1, 8), (last, last)]]
+    assert len(set(ids)) == 8
+    for each in ids:
+        assert parse_signal('{"type":"pause-snapshot"}', each) == PauseSnapshot(each)
