@@ -40,7 +40,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.file_placement import naming_table
-from actors.lake.files.gathered_changes import gather_changes, read_gathered
+from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_gathered
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
 from actors.lake.spark_session import side_session
@@ -482,7 +482,7 @@ class DeltaTable:
             keys = gather_changes(
                 changelog.path, files, at.columns, merge.schema, counted, out, self._check_running
             )
-            read_gathered(session, out, merge.schema, _CHANGES)
+            read_gathered(session, out, gathered_columns(merge.schema, at.columns), _CHANGES)
             return keys
         return None
 
@@ -539,7 +539,7 @@ class DeltaTable:
         self, version: int, snapshot: Callable[[], Any], is_before: IsBefore | None = None
     ) -> list[dict[str, Any]]:
         """Returns the actions that have added the files of a version; `snapshot` returns it as Delta has it."""
-        if self._own is not None:  # a store takes longer for each commit
+        if self._own is not None and self._own.on_disk:  # a store takes longer for each commit
             end = self._own.newest()
             if end is not None and end.version == version and end.files is not None:
                 return end.files

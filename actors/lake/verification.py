@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from actors.lake.delta_table import TableOpener, changes_after, made_once
 from actors.lake.files.compared_files import Side, divide_rows, plain_columns
 from actors.lake.files.file_placement import LakeFiles, naming_table
-from actors.lake.files.gathered_changes import gather_changes, read_gathered
+from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_gathered
 from actors.lake.filesystem import lake_filesystem, passing_folder, remove_folder
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
@@ -251,7 +251,7 @@ class LakeVerification:
         keys = gather_changes(
             table.path, files, at.columns, view.schema, counted, out, lambda: self._session.version
         )
-        read_gathered(session, out, view.schema, _CHANGES)
+        read_gathered(session, out, gathered_columns(view.schema, at.columns), _CHANGES)
         return keys
 
     def _read_divided(self, session: SparkSession, view: FoundView, folder: str) -> None:

@@ -42,8 +42,9 @@ _SET_BACK = ("RESTORE", "CLONE")
 # How many commits of others may follow one of these.
 _LOOKED_BACK = 64
 
-# So many commits are read at most to list files. More of them take longer than Delta's own listing.
+# So many commits are read at most to list files, and so many bytes of them. More take longer than Delta's own listing.
 MOST_COMMITS_READ: Final = 2_000
+MOST_COMMIT_BYTES: Final = 16 << 20
 
 # Says of the actions of a commit whether it and all before it are of no interest.
 IsBefore = Callable[[Sequence[Mapping[str, Any]]], bool]
@@ -147,20 +148,23 @@ def logged_files(path: str, version: int, is_before: IsBefore | None = None) -> 
     """Returns the files of a version of the table at a path, as the actions that have added them.
 
     It reads commits, the newest first, through the first one or that for which `is_before` holds. What that one and
-    those before it have added isn't among the files. Returns None if there are too many commits, or if one is gone.
-    Raises OSError if the filesystem does.
+    those before it have added isn't among the files. Returns None if the commits are too many or too large, or if one
+    is gone. Raises OSError if the filesystem does.
     """
+    if is_before is None and version >= MOST_COMMITS_READ:
+        return None
     filesystem, root = lake_filesystem(path)
     found: list[dict[str, Any]] = []
     passed: set[str] = set()
+    size = 0
     for at in range(version, -1, -1):
-        if version - at >= MOST_COMMITS_READ:
+        if version - at >= MOST_COMMITS_READ or size > MOST_COMMIT_BYTES:
             return None
         try:
-            lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
+            text = _read(filesystem, f"{root}/{LOG}/{at:020d}.json")
         except FileNotFoundError:
             return None
-        actions = list(map(json.loads, lines))
+        actions, size = list(map(json.loads, text.splitlines())), size + len(text)
         if is_before is not None and is_before(actions):
             break
         added = {unquote(action["add"]["path"]): action["add"] for action in actions if "add" in action}

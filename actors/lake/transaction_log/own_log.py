@@ -97,6 +97,11 @@ class OwnLog:
         self._sums: tuple[tuple[int, int], LogEnd] | None = None
         self._has_links = self._folder is not None
 
+    @property
+    def on_disk(self) -> bool:
+        """Returns whether the log is on a disk."""
+        return self._folder is not None
+
     def version(self) -> int | None:
         """Returns the newest version; -1 if there is no table, None if its log isn't on a disk, or has no commits.
 

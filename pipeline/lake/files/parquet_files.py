@@ -96,7 +96,7 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
                 f"a file came with the column {field.name!r}, which its lake table doesn't have"
             )
         same = spark_type(field.type).casefold() == column.type.casefold()
-        type_ = _stored_type(column, field.type) if same else _arrow(column.type)
+        type_ = _stored_type(column, field.type) if same else stored_arrow(column.type)
         fields.append(pa.field(column.name, type_, field.nullable, _number(column)))
     wanted = pa.schema(fields)
     return Link() if wanted.equals(file) else Rewrite(wanted)
@@ -239,11 +239,11 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _ARRAY = re.compile(r"ARRAY<(.+)>")
 
 
-def _arrow(spark: str) -> pa.DataType:
+def stored_arrow(spark: str) -> pa.DataType:
     """Returns the canonical Arrow type that has this name in Spark's SQL."""
     name = spark.upper()
     if decimal := _DECIMAL.fullmatch(name):
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     if array := _ARRAY.fullmatch(name):
-        return pa.list_(_arrow(array[1]))
+        return pa.list_(stored_arrow(array[1]))
     return _ARROW_TYPES[name]

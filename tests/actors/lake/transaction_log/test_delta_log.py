@@ -114,8 +114,11 @@ def test_files_are_not_listed_by_too_many_commits_or_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = logged(tmp_path, [add("a")], [add("b")])
-    monkeypatch.setattr(delta_log, "MOST_COMMITS_READ", 1)
-    assert logged_files(table, 1) is None
+    for bound, most in (("MOST_COMMITS_READ", 1), ("MOST_COMMIT_BYTES", 1)):
+        with monkeypatch.context() as patched:
+            patched.setattr(delta_log, bound, most)
+            assert logged_files(table, 1) is None
+            assert logged_files(table, 1, lambda _: False) is None
     monkeypatch.setattr(delta_log, "MOST_COMMITS_READ", 2)
     assert logged_files(table, 1) == [{"path": "b"}, {"path": "a"}]
     (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
