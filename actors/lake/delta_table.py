@@ -40,7 +40,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.file_placement import naming_table
-from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_gathered
+from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_numbered
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
 from actors.lake.spark_session import side_session
@@ -482,7 +482,7 @@ class DeltaTable:
             keys = gather_changes(
                 changelog.path, files, at.columns, merge.schema, counted, out, self._check_running
             )
-            read_gathered(session, out, gathered_columns(merge.schema, at.columns), _CHANGES)
+            read_numbered(session, out, gathered_columns(merge.schema, at.columns), _CHANGES)
             return keys
         return None
 

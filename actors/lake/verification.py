@@ -24,12 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from actors.lake.delta_table import TableOpener, changes_after, made_once
 from actors.lake.files.compared_files import Side, divide_rows, plain_columns
 from actors.lake.files.file_placement import LakeFiles, naming_table
-from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_gathered
+from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_numbered
 from actors.lake.filesystem import lake_filesystem, passing_folder, remove_folder
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.runtime.filesystem import list_folder
+from pipeline.journal.change_rows import META
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
 from pipeline.lake.files.delta_commit import Conflict
@@ -37,7 +38,6 @@ from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.files.value_conversion import usual_values
 from pipeline.lake.mirrors.counted_changes import CountedChanges
 from pipeline.lake.tables import (
-    META_COLUMNS,
     Tier,
     columns,
     ddl,
@@ -251,16 +251,13 @@ class LakeVerification:
         keys = gather_changes(
             table.path, files, at.columns, view.schema, counted, out, lambda: self._session.version
         )
-        read_gathered(session, out, gathered_columns(view.schema, at.columns), _CHANGES)
+        read_numbered(session, out, gathered_columns(view.schema, at.columns), _CHANGES)
         return keys
 
     def _read_divided(self, session: SparkSession, view: FoundView, folder: str) -> None:
         """Makes `_ROWS` and `_MIRRORED` of the rows of both sides whose keys have changed."""
-        own = columns(view.schema, Tier.MIRROR)
-        scn = [column for column in META_COLUMNS if column.name == "__scn"]
-        for name, described in ((_ROWS, scn), (_MIRRORED, [])):
-            read = session.read.schema(ddl([*described, *own])).parquet(f"{folder}/{name}")
-            read.createOrReplaceTempView(name)
+        for name, described in ((_ROWS, [META.field("__scn")]), (_MIRRORED, [])):
+            read_numbered(session, f"{folder}/{name}", pa.schema([*described, *view.schema.arrow]), name)
 
     def _search(
         self,

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from actors.journal.store import JournalReader
 from tests.chaos.nemesis import UNJUDGED, Nemesis, Snapshots, Verifications, dumps
 from tests.chaos.oracles import alarms, findings
 from tests.chaos.orders import Count
@@ -87,6 +88,8 @@ def _story(
 ) -> None:
     there.service.start("/livez")
     there.wait(lambda: there.status().get("ready"), "the service is ready")
+    # The judge reads all of the journal: while a consumer lacks it, a full disk makes no room.
+    JournalReader(there.house / "journal").consumers.record_progress("judge", 0)
     with writing(there.address, per_s) as tally:
         there.meanwhile.append(snapshots.look)
         there.wait(lambda: snapshots.ended, "the first snapshot's end")

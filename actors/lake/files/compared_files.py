@@ -26,7 +26,7 @@ from actors.lake.files.mirror_files import FileColumn, ListedFile, MirrorFiles, 
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.threads.thread_priorities import lower_own_priority
 from pipeline.journal.change_rows import META
-from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.files.parquet_files import Stored, numbered
 from pipeline.lake.verification.row_sums import RowHasher, RowSums
 
 # So many files are read at once.
@@ -69,7 +69,8 @@ def plain_columns(fields: Sequence[pa.Field]) -> list[FileColumn]:
 def divide_rows(
     hasher: RowHasher, table: pa.Schema, sides: Sequence[Side], check: Callable[[], object]
 ) -> list[RowSums]:
-    """Returns the sums of each side's rows whose keys haven't changed, and writes the others with a table's columns.
+    """Returns the sums of each side's rows whose keys haven't changed, and writes the others with a table's columns,
+    by their places (`numbered`).
 
     `check` is called now and then, and may raise to break it off. Raises ReadBySparkOnly if a file has something that
     isn't read here, and OSError if the filesystem does.
@@ -101,7 +102,7 @@ class _RowsOut:
     """The file of rows whose keys have changed. They come from several threads."""
 
     def __init__(self, side: Side, table: pa.Schema) -> None:
-        self._schema = pa.schema([*side.described[1:], *table])
+        self._schema = numbered(pa.schema([*side.described[1:], *table]))
         filesystem, path = lake_filesystem(side.out)
         self._writer = pq.ParquetWriter(
             path,

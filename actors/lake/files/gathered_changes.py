@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from actors.lake.files.mirror_files import FileColumn, ListedFile, MirrorFiles, not_hidden
 from actors.lake.filesystem import lake_filesystem
 from pipeline.journal.change_rows import META
-from pipeline.lake.files.parquet_files import Stored, stored_arrow
+from pipeline.lake.files.parquet_files import Stored, numbered, stored_arrow
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.mirrors.counted_changes import COUNTED_BY, CountedChanges
 from pipeline.lake.tables import LakeColumn, ddl, spark_type
@@ -63,7 +63,7 @@ def gather_changes(
     # Spark reads no dictionary in LZ4 where it filters by the column ("all input must be consumed").
     with pq.ParquetWriter(
         path,
-        written,
+        numbered(written),
         filesystem=filesystem,
         compression="lz4",
         use_dictionary=False,
@@ -75,7 +75,9 @@ def gather_changes(
                 continue
             gone = np.asarray(hidden.to_array(), np.int64)
             for first, values in MirrorFiles(changelog).batches(file, read):
-                rows = _counted_rows(values, written, counted, not_hidden(first, len(values[0]), gone))
+                rows = _counted_rows(
+                    values, numbered(written), counted, not_hidden(first, len(values[0]), gone)
+                )
                 if not rows.num_rows:
                     continue
                 writer.write_batch(rows)
@@ -108,10 +110,11 @@ def gathered_columns(schema: TableSchema, stored: Mapping[str, Stored]) -> pa.Sc
     return pa.schema([*META, *map(as_stored, schema.arrow)])
 
 
-def read_gathered(session: SparkSession, file: str, written: pa.Schema, name: str) -> None:
-    """Gives the changes in a gathered file a name in a session."""
-    described = ddl(LakeColumn(field.name, spark_type(field.type)) for field in written)
-    session.read.schema(described).parquet(file).createOrReplaceTempView(name)
+def read_numbered(session: SparkSession, file: str, columns: pa.Schema, name: str) -> None:
+    """Gives a file's rows a name in a session. The file has these columns by their places (`numbered`)."""
+    described = ddl(LakeColumn(field.name, spark_type(field.type)) for field in numbered(columns))
+    rows = session.read.schema(described).parquet(file)
+    rows.toDF(*columns.names).createOrReplaceTempView(name)
 
 
 def _counted_rows(

@@ -125,6 +125,14 @@ def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
     return max(found, key=lambda each: each[0])[1] if found else None
 
 
+def numbered(columns: pa.Schema) -> pa.Schema:
+    """Returns columns with names that say their places alone.
+
+    Spark finds the columns of a Parquet file by their names, and takes some that differ for one.
+    """
+    return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(columns)])
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a footer has about the values of a column, or of a part of them.

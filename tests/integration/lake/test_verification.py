@@ -212,7 +212,8 @@ class Verified:
             sums = checked._divide(view, mine, checked._held(self.id, self.segment), columns, folder)
             assert sums == [RowSums(), RowSums()], "each key is one that has changed here"
             read, mirrored = (
-                sums_by_key(view.schema, pq.read_table(f"{folder}/{name}")) for name in (_ROWS, _MIRRORED)
+                sums_by_key(view.schema, pq.read_table(f"{folder}/{name}").columns[first:])
+                for name, first in ((_ROWS, 1), (_MIRRORED, 0))
             )
         return {key for key in keys if read.get(key) != mirrored.get(key)}
 
@@ -292,10 +293,10 @@ class Verified:
         }
 
 
-def sums_by_key(schema: TableSchema, rows: pa.Table) -> dict[Row, RowSums]:
+def sums_by_key(schema: TableSchema, rows: list[pa.ChunkedArray]) -> dict[Row, RowSums]:
     found: dict[Row, RowSums] = {}
     hasher = RowHasher(schema, [pa.nulls(0, schema.arrow.field(place).type) for place in schema.key])
-    (whole,) = rows.select(schema.arrow.names).combine_chunks().to_batches()
+    (whole,) = pa.table(rows, schema.arrow.names).combine_chunks().to_batches()
     for at in range(len(whole)):
         row = whole.slice(at, 1)
         key = tuple(row.column(place)[0].as_py() for place in schema.key)
