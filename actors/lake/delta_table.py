@@ -67,6 +67,7 @@ from pipeline.lake.tables import (
     quoted,
 )
 from pipeline.schema.spelling import fold_name
+from pipeline.schema.table_schema import TableSchema
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -82,8 +83,8 @@ _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 # So many files of a mirror are read at once, each in pieces of half a million keys, or of fewer with long texts.
 _READERS: Final = 2
 
-# The changes of a merge, as a file and as a name in a session.
-_CHANGES: Final = "tidemark_changes"
+# Gathered changes, as a file and as a name in a session.
+GATHERED: Final = "tidemark_changes"
 
 # A version made from the one before has one more commit since its checkpoint. It knows of no newer checkpoint until
 # someone lists the log's folder. So the folder is listed after each of so many versions.
@@ -230,10 +231,28 @@ def whole_together(
     return found
 
 
-def changes_after(counted: CountedChanges, changelog: TableVersion) -> IsBefore:
-    """Returns which commits of a changelog have no change that counts, nor any before them."""
-    application, scn = changelog.application("changes"), changelog.columns["__scn"].name
-    return lambda commit: counted.come_after(commit, application, scn)
+def gather(
+    session: SparkSession,
+    changelog: LakeTable,
+    at: TableVersion,
+    schema: TableSchema,
+    counted: CountedChanges,
+    folder: str,
+    check: Callable[[], object],
+) -> list[pa.Array]:
+    """Returns the keys of the changes that count in a version of a changelog, as a column for each part.
+
+    The changes are `GATHERED` in the session then, and in the folder. Raises ReadBySparkOnly if only Spark can read
+    them, and as `gather_changes`.
+    """
+    application, scn = at.application("changes"), at.columns["__scn"].name
+    files = changelog.files_at(at.version, lambda commit: counted.come_after(commit, application, scn))
+    if files is None:
+        raise ReadBySparkOnly("the changelog's files can't be listed, or a deletion vector isn't read here")
+    out = f"{folder}/{GATHERED}"
+    keys = gather_changes(changelog.path, files, at.columns, schema, counted, out, check)
+    read_numbered(session, out, gathered_columns(schema, at.columns), GATHERED)
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,8 +476,8 @@ class DeltaTable:
         columns = columns_of(transaction.metadata().schemaString())
         folder = passing_folder(merging_path(merge.lake, merge.schema.table)) if merge.few else nullcontext()
         with side_session(self._spark, _PARTS) as session, folder as gathered:
-            keys = None if gathered is None else self._gather(session, merge, f"{gathered}/{_CHANGES}")
-            merge = within(session, merge, self.size()) if keys is None else replace(merge, gathered=_CHANGES)
+            keys = None if gathered is None else self._gather(session, merge, gathered)
+            merge = within(session, merge, self.size()) if keys is None else replace(merge, gathered=GATHERED)
             rows = _cast_rows(session.sql(merge.rows(version)), columns)
             if keys is None:
                 marked = self._deletions_at(transaction, session, session.sql(merge.places(version)))
@@ -468,22 +487,14 @@ class DeltaTable:
         actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
 
-    def _gather(self, session: SparkSession, merge: Merge, out: str) -> list[pa.Array] | None:
-        """Returns the keys that have changed, as a column for each part. Their changes are `_CHANGES` then, in `out`.
-
-        Returns None if only Spark can read the changelog.
-        """
+    def _gather(self, session: SparkSession, merge: Merge, folder: str) -> list[pa.Array] | None:
+        """Returns the keys that have changed, as `gather` does; None if only Spark can read the changelog."""
         changelog = DeltaTable(self._spark, location(merge.lake, merge.schema.table, Tier.CHANGELOG))
         at = changelog.snapshot() if merge.changelog is None else changelog.snapshot_at(merge.changelog)
         counted = CountedChanges(merge.reached, merge.through)
-        if at is None or (files := changelog.files_at(at.version, changes_after(counted, at))) is None:
-            return None
         with suppress(ReadBySparkOnly):
-            keys = gather_changes(
-                changelog.path, files, at.columns, merge.schema, counted, out, self._check_running
-            )
-            read_numbered(session, out, gathered_columns(merge.schema, at.columns), _CHANGES)
-            return keys
+            if at is not None:
+                return gather(session, changelog, at, merge.schema, counted, folder, self._check_running)
         return None
 
     def _check_running(self) -> None:

@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import TableOpener, changes_after, made_once
+from actors.lake.delta_table import GATHERED, TableOpener, gather, made_once
 from actors.lake.files.compared_files import Side, divide_rows, plain_columns
 from actors.lake.files.file_placement import LakeFiles, naming_table
-from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_numbered
+from actors.lake.files.gathered_changes import read_numbered
 from actors.lake.filesystem import lake_filesystem, passing_folder, remove_folder
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
@@ -87,7 +87,6 @@ _PARTITIONS: Final = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum
 _ROWS: Final = "tidemark_verified_rows"
 _KEYS: Final = "tidemark_verified_keys"
 _MIRRORED: Final = "tidemark_mirrored_rows"
-_CHANGES: Final = "tidemark_changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class LakeVerification:
             if verified != mirrored:
                 return False
             self._read_divided(session, view, folder)
-            gathered = replace(compared, gathered=_CHANGES)
+            gathered = replace(compared, gathered=GATHERED)
             query = gathered.compared_parts(_ROWS, run.since, _MIRRORED)
             return _have_equal_parts(session, query, run.rows - verified.rows)
 
@@ -233,26 +232,13 @@ class LakeVerification:
             )
 
     def _gather(self, session: SparkSession, view: FoundView, since: int, folder: str) -> list[pa.Array]:
-        """Returns the keys that have changed, as a column for each part. Their changes are `_CHANGES` then.
-
-        Raises ReadBySparkOnly if the rows of a partial table are in both of its lake tables, and as `gather_changes`.
-        """
+        """Returns the keys that have changed. Raises as `gather`, and ReadBySparkOnly for a partial table."""
         if view.reached.partial:
             raise ReadBySparkOnly("the rows of a partial table are in both of its lake tables")
         table = self._tables(location(self._root, view.schema.table, Tier.CHANGELOG))
         at, counted = table.snapshot_at(view.at.changelog), CountedChanges(view.reached, since=since)
-        files = table.files_at(at.version, changes_after(counted, at))
-        if files is None:
-            raise ReadBySparkOnly(
-                "the changelog's files can't be listed, or a deletion vector isn't read here"
-            )
-        out = f"{folder}/{_CHANGES}"
         # A question to Spark fails once its JVM has ended, as a stop may want it.
-        keys = gather_changes(
-            table.path, files, at.columns, view.schema, counted, out, lambda: self._session.version
-        )
-        read_numbered(session, out, gathered_columns(view.schema, at.columns), _CHANGES)
-        return keys
+        return gather(session, table, at, view.schema, counted, folder, lambda: self._session.version)
 
     def _read_divided(self, session: SparkSession, view: FoundView, folder: str) -> None:
         """Makes `_ROWS` and `_MIRRORED` of the rows of both sides whose keys have changed."""

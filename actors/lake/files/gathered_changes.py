@@ -55,15 +55,16 @@ def gather_changes(
     if the filesystem does.
     """
     there = {fold_name(name): column for name, column in stored.items()}
-    written = gathered_columns(schema, stored)
-    read: list[FileColumn] = [(there[fold_name(field.name)], field.type) for field in written]
+    columns = gathered_columns(schema, stored)
+    read: list[FileColumn] = [(there[fold_name(field.name)], field.type) for field in columns]
+    written, reader = numbered(columns), MirrorFiles(changelog)
     _, scn, segment = (there[name].name for name in COUNTED_BY)
     key, keys, size, key_size = [len(META) + place for place in schema.key], list[list[pa.Array]](), 0, 0
     filesystem, path = lake_filesystem(out)
     # Spark reads no dictionary in LZ4 where it filters by the column ("all input must be consumed").
     with pq.ParquetWriter(
         path,
-        numbered(written),
+        written,
         filesystem=filesystem,
         compression="lz4",
         use_dictionary=False,
@@ -74,10 +75,8 @@ def gather_changes(
             if not counted.may_be_in(json.loads(file.get("stats") or "{}"), scn, segment):
                 continue
             gone = np.asarray(hidden.to_array(), np.int64)
-            for first, values in MirrorFiles(changelog).batches(file, read):
-                rows = _counted_rows(
-                    values, numbered(written), counted, not_hidden(first, len(values[0]), gone)
-                )
+            for first, values in reader.batches(file, read):
+                rows = _counted_rows(values, written, counted, not_hidden(first, len(values[0]), gone))
                 if not rows.num_rows:
                     continue
                 writer.write_batch(rows)
