@@ -18,6 +18,7 @@ with a `run` of its own waits for the world, it calls `rest`.
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -60,6 +61,8 @@ class Actor(ABC, Generic[Received]):
         self._taking: asyncio.Task[Received] | None = None
         self._drained = False  # whether the mailbox is closed and empty
         self._works: dict[asyncio.Task[Any], Callable[[Any], Awaitable[None]]] = {}
+        self._done_works: deque[asyncio.Task[Any]] = deque()
+        self._came = asyncio.Event()  # a work has ended, or the wait for a message
 
     async def run(self) -> None:
         """Begins, then takes what comes until there's nothing more to come."""
@@ -104,32 +107,49 @@ class Actor(ABC, Generic[Received]):
         """Begins a work beside the messages; `then` takes its result in its turn. Its error ends the actor."""
         task = asyncio.create_task(work)
         self._works[task] = then
+        task.add_done_callback(self._work_ended)
         return task
 
     async def _take_next(self) -> None:
         """Waits for what comes next, and takes it: results of works before messages, and time after both."""
         if self._taking is None and not self._drained:
             self.listen()
-        taking = self._taking if self.takes() else None
-        await self._first_of({*self._works, *([taking] if taking is not None else [])})
-        if done := [task for task in self._works if task.done()]:
-            for task in done:
+        await self._wait_for_next()
+        if self._done_works:
+            for _ in range(len(self._done_works)):
+                task = self._done_works.popleft()
                 await self._works.pop(task)(task.result())
-        elif taking is not None and taking.done():
+        elif (taking := self._message_wait()) is not None and taking.done():
             await self.taken(taking)
             if self._drained:
                 await self.mailbox_closed()
         else:
             await self.time_came()
 
-    async def _first_of(self, awaited: set[asyncio.Task[Any]]) -> None:
-        """Waits for one of them, or until `next_at`."""
+    async def _wait_for_next(self) -> None:
+        """Waits for the end of a work, a message, or `next_at`. An end costs the same with any number of works."""
         at = self.next_at()
         left = None if at is None else max(0.0, at - self.now())
-        if awaited:
-            await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(left or 0.0)
+        if left is None and not self._works and self._message_wait() is None:
+            left = 0.0
+        try:
+            async with asyncio.timeout(left):
+                while not self._something_came():
+                    self._came.clear()
+                    await self._came.wait()
+        except TimeoutError:
+            return
+
+    def _something_came(self) -> bool:
+        return bool(self._done_works) or ((taking := self._message_wait()) is not None and taking.done())
+
+    def _message_wait(self) -> asyncio.Task[Received] | None:
+        """Returns the wait for a message, if one may come now."""
+        return self._taking if self.takes() else None
+
+    def _work_ended(self, task: asyncio.Task[Any]) -> None:
+        self._done_works.append(task)
+        self._came.set()
 
     async def take(self, message: Received) -> None:
         """Handles one message, and counts and times it."""
@@ -149,6 +169,7 @@ class Actor(ABC, Generic[Received]):
     def listen(self) -> None:
         """Begins to wait for a message; in a `run` of its own, until `taken` finds the mailbox closed and empty."""
         self._taking = asyncio.create_task(self.mailbox.get())
+        self._taking.add_done_callback(lambda _: self._came.set())
 
     async def taken(self, taking: asyncio.Task[Received]) -> None:
         """Handles the message that this wait brought, with the next wait begun before."""
