@@ -114,6 +114,7 @@ class _RowsOut:
         )
         self._lock = Lock()
         self._waiting: list[pa.RecordBatch] = []
+        self._size = 0  # bytes
 
     def __enter__(self) -> Self:
         return self
@@ -124,14 +125,18 @@ class _RowsOut:
         self._writer.close()
 
     def put(self, columns: Sequence[pa.Array]) -> None:
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        size = rows.nbytes
         with self._lock:
-            self._waiting.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-            if sum(rows.nbytes for rows in self._waiting) > _WAITING_BYTES:
+            self._waiting.append(rows)
+            self._size += size
+            if self._size > _WAITING_BYTES:
                 self._write()
 
     def _write(self) -> None:
         self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
         self._waiting.clear()
+        self._size = 0
 
 
 def _divide(
