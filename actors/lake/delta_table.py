@@ -54,7 +54,7 @@ from pipeline.lake.live_view import belong_together
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.counted_changes import CountedChanges
-from pipeline.lake.mirrors.deletion_vector import vector_bytes
+from pipeline.lake.mirrors.deletion_vector import vector_bytes, vector_path
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables import (
     VECTORS,
@@ -267,6 +267,7 @@ class _Classes:
     no_actions: Any
     action: Any
     set_transaction: Any
+    vector: Any
     write: Any
     append: Any
     log: Any
@@ -283,6 +284,7 @@ def _classes(jvm: Any) -> _Classes:
         no_actions=_module(jvm.scala.collection.immutable, "Vector$").empty(),
         action=_module(delta.actions, "Action$").fromJson,
         set_transaction=delta.actions.SetTransaction,
+        vector=delta.commands.DeletionVectorData,
         write=getattr(delta, "DeltaOperations$Write"),
         append=jvm.org.apache.spark.sql.SaveMode.Append,
         log=delta.DeltaLog.forTable,
@@ -537,14 +539,11 @@ class DeltaTable:
 
     def _hidden(self, mirror: MirrorFiles, file: Mapping[str, Any]) -> BitMap64 | None:
         """Returns the places that a file's deletion vector hides; None if it isn't read here."""
-        told = file.get("deletionVector")
-        if told is None:
+        vector = file.get("deletionVector")
+        if vector is None:
             return BitMap64()
-        if "offset" not in told:
-            return None
-        table = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        path = self._add_file(file).deletionVector().absolutePath(table).toUri().toString()
-        return mirror.hidden_rows(path, told["offset"], told["sizeInBytes"])
+        path = vector_path(vector)
+        return None if path is None else mirror.hidden_rows(path, vector["offset"], vector["sizeInBytes"])
 
     def _files(
         self, version: int, snapshot: Callable[[], Any], is_before: IsBefore | None = None
@@ -565,14 +564,13 @@ class DeltaTable:
     ) -> list[Any]:
         """Stores deletion vectors that hide these rows of the files, and those that the present ones hide. Returns
         what the log says of them."""
-        commands, datas = self._delta.commands, self._classes.no_actions
+        datas = self._classes.no_actions
         for file, places in found:
             vector = self._add_file(file).deletionVector()
             known = self._none if vector is None else self._classes.some(vector.serializeToBase64())
-            datas = datas.appended(
-                commands.DeletionVectorData(file["path"], known, vector_bytes(places), len(places))
-            )
-        store = _module(commands, "DeletionVectorWriter$").createMapperToStoreDeletionVectors(
+            bitmap = vector_bytes(places)
+            datas = datas.appended(self._classes.vector(file["path"], known, bitmap, len(places)))
+        store = _module(self._delta.commands, "DeletionVectorWriter$").createMapperToStoreDeletionVectors(
             self._session,
             transaction.deltaLog().newDeltaHadoopConf(),
             transaction.deltaLog().dataPath(),

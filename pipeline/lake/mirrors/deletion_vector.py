@@ -9,7 +9,10 @@ bitmaps' format specification, "Extension for 64-bit implementations".
 """
 
 import zlib
-from typing import Final
+from base64 import b85decode
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
 
 from pyroaring import BitMap64
 
@@ -17,6 +20,30 @@ from pyroaring import BitMap64
 _FORM: Final = (1681511377).to_bytes(4, "little")
 # What a file has around a vector: its size before it, and its CRC-32 after it.
 AROUND_BYTES: Final = 8
+
+# What the log has of a vector's file is the UUID in its name, in Z85. Python knows Base85 with other digits.
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_DIGITS: Final = str.maketrans(_Z85, _B85)
+_UUID_DIGITS: Final = 20
+
+
+def vector_path(descriptor: Mapping[str, Any]) -> str | None:
+    """Returns the file of a vector by what the log says of it, in the table's folder or from the root; None if the
+    vector is in the log itself, or somewhere that isn't known here.
+
+    Source: Delta Transaction Log Protocol, Deletion Vector Descriptor Schema.
+    """
+    place: str = descriptor["pathOrInlineDv"]
+    match descriptor["storageType"]:
+        case "u":
+            folder, digits = place[:-_UUID_DIGITS], place[-_UUID_DIGITS:]
+            name = f"deletion_vector_{UUID(bytes=b85decode(digits.translate(_DIGITS)))}.bin"
+            return f"{folder}/{name}" if folder else name
+        case "p":
+            return place
+        case _:
+            return None
 
 
 def vector_bytes(places: BitMap64) -> bytes:

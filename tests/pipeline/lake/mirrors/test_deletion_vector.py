@@ -3,11 +3,32 @@
 import struct
 import zlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pipeline.lake.mirrors.deletion_vector import entry_places, vector_bytes, vector_entry
+from pipeline.lake.mirrors.deletion_vector import (
+    entry_places,
+    vector_bytes,
+    vector_entry,
+    vector_path,
+)
+
+
+@pytest.mark.parametrize(
+    ("storage", "place", "path"),
+    [
+        ("u", "ab^-aqEH.-t@S}K{vb[*k^", "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
+        ("u", "^-aqEH.-t@S}K{vb[*k^", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
+        ("p", "s3://other/place.bin", "s3://other/place.bin"),
+        ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None),
+    ],
+    ids=["in a folder of the table's", "in the table's folder", "elsewhere", "in the log"],
+)
+def test_a_vectors_file_is_told_by_the_log(storage: str, place: str, path: str | None) -> None:
+    """The places are those of the protocol's own examples."""
+    assert vector_path({"storageType": storage, "pathOrInlineDv": place}) == path
 
 
 def test_few_places_are_listed_by_their_lower_bits_behind_the_upper_ones() -> None:
