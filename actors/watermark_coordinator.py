@@ -137,7 +137,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 for table, plan in self._state.plans.items()
                 if isinstance(plan, SchemaDiffers)
             },
-            "runs": {str(table): plan.wire for table, plan in self._state.plans.items()},
+            "runs": {
+                str(table): plan.wire for table, plan in {**self._state.planning, **self._state.plans}.items()
+            },
             "windows": [
                 {
                     "chunk": str(window.order.chunk),

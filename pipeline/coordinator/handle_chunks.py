@@ -3,6 +3,10 @@
 Each order has one answer. An answer counts only if its order is still valid. If a chunk's window was dropped, or a
 statement made a plan stale, the answer is discarded, and only makes room for another order.
 
+A chunk's answer names its order. A plan's answer doesn't have to: of a table one plan at most is under way
+(`State.planning`). It stays there until its answer comes, whatever else the coordinator learns of the table meanwhile,
+and only then is another one ordered.
+
 A plan counts under the schema that holds in the stream, so no chunk of another schema is ever ordered. If the source is
 ahead, the table waits until the stream has the same schema (`SchemaDiffers`). That is at the statement that changed it,
 or when its new schema is verified. If neither comes, the table stops (`stop_contradicted_tables`), so that it doesn't
@@ -31,7 +35,6 @@ from pipeline.coordinator.state import (
     with_plan,
     with_size,
     with_table,
-    without_plan,
 )
 from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading
@@ -70,9 +73,8 @@ _NOT_AGAIN = (
 def table_planned(state: State, message: TablePlanned) -> State:
     """Begins, continues or restarts a table's snapshot. It restarts if the walk has changed."""
     table = message.schema.table
-    plan, snapshot = state.plans.get(table), snapshot_of(state.checkpoint, table)
-    state = without_plan(state, table)
-    if snapshot is None or plan != Planning(snapshot.id):
+    state, snapshot = _take_plan_order(state, table)
+    if snapshot is None:
         return state
     schema = state.checkpoint.schemas.get(table)
     if schema is None or not schemas_agree(message.schema, schema):
@@ -89,6 +91,17 @@ def table_planned(state: State, message: TablePlanned) -> State:
             return with_plan(state, table, FoundEmpty(snapshot.id, message.high))
         case _:  # it was ordered while chunks were read, and is ordered again now that they begin again
             return state
+
+
+def _take_plan_order(state: State, table: TableId) -> tuple[State, Snapshot | None]:
+    """Returns the state in which the table's plan has come, and the snapshot that waited for it.
+
+    None: its order isn't valid any more.
+    """
+    snapshot = snapshot_of(state.checkpoint, table)
+    waited = snapshot is not None and state.planning.get(table) == Planning(snapshot.id)
+    planning = {t: each for t, each in state.planning.items() if t != table}
+    return replace(state, planning=planning), snapshot if waited else None
 
 
 def _schema_differs(snapshot: Snapshot, message: TablePlanned, schema: TableSchema | None) -> SchemaDiffers:
@@ -145,11 +158,8 @@ def _begin_table(state: State, snapshot: Snapshot, message: TablePlanned, divide
 
 def plan_failed(state: State, message: PlanFailed) -> State:
     """Fails the table's snapshot, if it waited for the plan."""
-    table = message.table
-    plan, snapshot = state.plans.get(table), snapshot_of(state.checkpoint, table)
-    state = without_plan(state, table)
-    wanted = snapshot is not None and plan == Planning(snapshot.id)
-    return fail_table(state, table, message.reason) if wanted else state
+    state, snapshot = _take_plan_order(state, message.table)
+    return state if snapshot is None else fail_table(state, message.table, message.reason)
 
 
 def chunk_read(state: State, message: ChunkRead) -> State:

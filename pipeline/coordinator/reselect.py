@@ -80,11 +80,14 @@ def moving_columns(state: State, table: TableId) -> tuple[str, ...]:
     or isn't known again, they are all columns outside the primary key. That is also so before the first chunk: a row
     may move beyond the last key, which the server may have answered already.
     """
-    snapshot, plan = snapshot_of(state.checkpoint, table), state.plans.get(table)
+    snapshot = snapshot_of(state.checkpoint, table)
     if snapshot is None or snapshot.request(table).surrogate is None:
         return ()
-    if not isinstance(snapshot.tables[table], Chunking) and plan != Planning(snapshot.id):
+    if not isinstance(snapshot.tables[table], Chunking) and state.planning.get(table) != Planning(
+        snapshot.id
+    ):
         return ()
+    plan = state.plans.get(table)
     schema = state.checkpoint.schemas[table]
     indices = plan.walk.columns if isinstance(plan, Planned) else range(len(schema.columns))
     return tuple(schema.columns[index].name for index in indices if index not in schema.key)

@@ -54,7 +54,6 @@ from pipeline.coordinator.state import (
     Pausing,
     Planned,
     Planning,
-    PlanningOutdated,
     ReaderRunning,
     SchemaDiffers,
     SourceAtLimit,
@@ -65,7 +64,6 @@ from pipeline.coordinator.state import (
     snapshot_windows,
     table_turns,
     window_table,
-    with_plan,
 )
 from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading, Reconciling
@@ -182,7 +180,7 @@ def _end_pause(state: State) -> tuple[State, tuple[Order, ...]]:
 def _order_overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
     orders: list[Order] = []
     while (
-        len(snapshot_windows(state)) + _plans_under_way(state) < most
+        len(snapshot_windows(state)) + len(state.planning) < most
         and (turn := next(_turns(state), None)) is not None
     ):
         state, order = _place_order(state, turn)
@@ -193,7 +191,7 @@ def _order_overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...
 def _order_in_pause(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
     """Reads one window at a time in a pause of the stream, which lasts only while chunks are read."""
     plans: tuple[Order, ...] = ()
-    if snapshot_windows(state) or _plans_under_way(state):
+    if snapshot_windows(state) or state.planning:
         turn = None
     if isinstance(turn, _Plan):
         state, plan = _place_order(state, turn)
@@ -222,10 +220,6 @@ def _needs_pause(state: State) -> bool:
     return any(each.blocking or each.consistent for each in state.checkpoint.snapshots if each.id in reading)
 
 
-def _plans_under_way(state: State) -> int:
-    return sum(isinstance(plan, Planning | PlanningOutdated) for plan in state.plans.values())
-
-
 # Whose turn it is
 
 
@@ -248,11 +242,11 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
         snapshot = wanted[table]
         match state.plans.get(table):
-            case None if begins[snapshot.priority]:
+            case None if table not in state.planning and begins[snapshot.priority]:
                 yield _Plan(snapshot, table)
             case Planned() as plan:
                 yield from _chunk_turns(state, snapshot, plan)
-            case None | Planning() | PlanningOutdated() | SchemaDiffers() | FoundEmpty():
+            case None | SchemaDiffers() | FoundEmpty():
                 pass
 
 
@@ -273,11 +267,9 @@ def _tables_under_way(state: State, wanted: dict[TableId, Snapshot], priority: i
 
     Those that a blocking snapshot suspends don't count: it would wait for them, and they wait for it.
     """
-    return sum(
-        bool(plan.ranges) if isinstance(plan, Planned) else True
-        for table, plan in state.plans.items()
-        if table in wanted and wanted[table].priority >= priority
-    )
+    begun = {t for t, plan in state.plans.items() if not isinstance(plan, Planned) or plan.ranges}
+    under_way = begun | state.planning.keys()
+    return sum(table in wanted and wanted[table].priority >= priority for table in under_way)
 
 
 def _chunk_turns(state: State, snapshot: Snapshot, plan: Planned) -> Iterator[_Chunk]:
@@ -322,7 +314,8 @@ def _place_order(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable |
     if isinstance(turn, _Plan):
         ranges = 0 if isinstance(snapshot.tables[table], Chunking) else state.limits.ranges
         state = reselect.begin_mirror_again(state, snapshot, table)
-        return with_plan(state, table, Planning(snapshot.id)), PlanTable(table, request, ranges, position)
+        state = replace(state, planning={**state.planning, table: Planning(snapshot.id)})
+        return state, PlanTable(table, request, ranges, position)
     order = ReadChunk(
         chunk=ChunkId(snapshot.id, table, state.chunks + 1),
         schema=turn.plan.schema,

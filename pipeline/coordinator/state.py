@@ -97,6 +97,9 @@ class PlanningOutdated:
     wire: ClassVar[str] = "planning"
 
 
+PlanOrdered = Planning | PlanningOutdated
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The coordinator can order chunks. The next chunk of each range begins after its `done`, which is read and not
@@ -137,7 +140,7 @@ class FoundEmpty:
     high: High
 
 
-TablePlan = Planning | PlanningOutdated | Planned | SchemaDiffers | FoundEmpty
+TablePlan = Planned | SchemaDiffers | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,18 +289,18 @@ class State:
     durable part. A restart drops all that follows it, except the settings. `snapshot_mode`: how new tables are
     snapshotted without a signal. `stream`: where the last transaction ended in the log, None before the stream's first
     event. `phase`: whether the stream is inside a transaction or a scan. `plans`: how far the plan of each table is
-    that a snapshot reads now. `windows`: the open windows in the order in which they were ordered. `ordered`: the
-    ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
-    `chunk_sizes`: by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream
-    is for a consistent snapshot. `scan`: how far the scan of a table without a key is. `source`: whether it has room
-    for chunks. `room`: whether the journal has room. `unwritten`: the chunks' rows that wait there. `markers`: the ids
-    of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were ordered
-    since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first. `reselecting`: the rows
-    that are ordered by their keys and haven't come. `postponed`: tables whose rows couldn't be read again, and the
-    number of `chunks` before which other orders come first. `contradictions`: at how many positions of consistent
-    snapshots a table differed at the source, since a statement on it passed. `repair`: the batch that is under way
-    (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
-    whose values may not be in the checkpoint.
+    that a snapshot reads now. `planning`: the ordered plans that haven't come, one a table at most. `windows`: the open
+    windows in the order in which they were ordered. `ordered`: the ordered chunks that haven't come, and the bytes that
+    each may bring, whether or not its window is still open. `chunk_sizes`: by table. `reader`: whether the BinlogReader
+    reads or pauses. `consistent_position`: where the stream is for a consistent snapshot. `scan`: how far the scan of a
+    table without a key is. `source`: whether it has room for chunks. `room`: whether the journal has room. `unwritten`:
+    the chunks' rows that wait there. `markers`: the ids of marker rows that have passed, while a watermark may still be
+    among them. `chunks`: how many chunks were ordered since the start. `unread`: the rows to read again that aren't
+    ordered yet, the oldest first. `reselecting`: the rows that are ordered by their keys and haven't come. `postponed`:
+    tables whose rows couldn't be read again, and the number of `chunks` before which other orders come first.
+    `contradictions`: at how many positions of consistent snapshots a table differed at the source, since a statement on
+    it passed. `repair`: the batch that is under way (`pipeline.coordinator.verification.repair`). `has_lake`: whether
+    the pipeline has a lake. `protection`: the columns whose values may not be in the checkpoint.
     """
 
     limits: ChunkLimits
@@ -307,6 +310,7 @@ class State:
     stream: Coordinates | None = None
     phase: StreamPhase = BetweenTransactions()
     plans: dict[TableId, TablePlan] = field(default_factory=dict)
+    planning: dict[TableId, PlanOrdered] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     ordered: dict[ChunkId, int] = field(default_factory=dict)
     chunk_sizes: dict[TableId, ChunkSize] = field(default_factory=dict)
@@ -466,13 +470,10 @@ def drop_windows(state: State, tables: Iterable[TableId]) -> State:
     for window in reversed(state.windows):
         if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
             unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
-    plans: dict[TableId, TablePlan] = {
-        table: plan if table not in gone else PlanningOutdated()
-        for table, plan in state.plans.items()
-        if table not in gone or isinstance(plan, Planning | PlanningOutdated)
-    }
+    plans = {table: plan for table, plan in state.plans.items() if table not in gone}
+    planning = {t: PlanningOutdated() if t in gone else each for t, each in state.planning.items()}
     still_open = tuple(w for w in state.windows if window_table(w) not in gone)
-    return replace(state, plans=plans, windows=still_open, unread=unread)
+    return replace(state, plans=plans, planning=planning, windows=still_open, unread=unread)
 
 
 def forget_unknown_rows(state: State, table: TableId) -> State:

@@ -429,6 +429,7 @@ def _forget_markers(state: State) -> State:
     if (
         not state.markers
         or state.windows
+        or state.planning
         or any(not isinstance(plan, Planned) for plan in state.plans.values())
     ):
         return state

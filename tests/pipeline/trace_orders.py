@@ -220,7 +220,10 @@ def _held(state: coordinator_state.State) -> Iterator[tuple[str, str]]:
         for window in state.windows
     )
     yield "windows", "; ".join(windows) or "none"
-    plans = (f"{table.name} {plan.wire}{_plan(plan)}" for table, plan in state.plans.items())
+    plans = (
+        f"{table.name} {plan.wire}{_plan(plan)}"
+        for table, plan in (*state.plans.items(), *state.planning.items())
+    )
     yield "plans", "; ".join(plans) or "none"
     match state.reader:
         case coordinator_state.ReaderRunning():

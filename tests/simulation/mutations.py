@@ -22,6 +22,7 @@ from pipeline.coordinator.state import (
     FoundEmpty,
     Order,
     Planned,
+    SchemaDiffers,
     State,
 )
 from pipeline.gtid.coordinates import Coordinates
@@ -398,11 +399,24 @@ def nothing_is_withdrawn(patch: Patch) -> None:
         patch.setattr(module, "stop_table", stop_table)
 
 
+def a_plan_that_is_under_way_is_forgotten(patch: Patch) -> None:
+    """When a chunk finds its table altered."""
+    original = handle_chunks._await_statement
+
+    def await_statement(state: State, table: TableId, differs: SchemaDiffers) -> State:
+        planning = {t: each for t, each in state.planning.items() if t != table}
+        return original(replace(state, planning=planning), table, differs)
+
+    patch.setattr(handle_chunks, "_await_statement", await_statement)
+
+
 # How much is ordered
 
 
 def tables_that_stand_still_are_under_way(patch: Patch) -> None:
     def under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
-        return sum(t not in wanted or wanted[t].priority >= priority for t in state.plans)
+        return sum(
+            t not in wanted or wanted[t].priority >= priority for t in {**state.plans, **state.planning}
+        )
 
     patch.setattr(schedule, "_tables_under_way", under_way)

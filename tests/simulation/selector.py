@@ -117,6 +117,8 @@ class Selector:
         views = self.views if self.views and self.views.opened else None
         match order:
             case PlanTable():
+                # An answer names its table only.
+                assert order.table not in {plan.order.table for plan in self.plans}, order
                 self.plans.append(Plan(order, views))
             case ReadChunk() | RepairRows():
                 self.chunks.append(Chunk(order, views))

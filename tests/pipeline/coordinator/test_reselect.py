@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import reselect
-from pipeline.coordinator.state import Order, end_table
+from pipeline.coordinator.state import Order, SchemaDiffers, end_table
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import chunk_table
 from pipeline.messages.changes import (
@@ -252,6 +252,22 @@ def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Capture.plans(orders) == [ORDERS.table]
     assert not capture.checkpoint.unread
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}, "its rows come as changes"
+
+
+def test_a_plan_that_is_under_way_when_the_table_is_found_altered_is_awaited_and_does_not_count() -> None:
+    """Rows that are read again find the table altered, and the statement passes, before the plan's answer comes."""
+    waits = Snapshot("s1", {ORDERS.table: SnapshotWaiting()})
+    begin_at = replace(FILLED, mirrors={ORDERS.table: Filling(1)}, snapshots=(waits,))
+    capture, now = Capture(checkpoint=begin_at), altered(ORDERS)
+    assert Capture.plans(capture.first_orders) == [ORDERS.table]
+    (again,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
+    capture.give(ChunkSchemaChanged(again.chunk, "it was altered", place(30)))
+    assert isinstance(capture.state.plans[ORDERS.table], SchemaDiffers)
+    orders = capture.give(statement("a:7", 30, ORDERS), SchemaVerified(now))
+    assert not Capture.plans(orders), "the answer to the first order would be taken for that of a second one"
+    orders = capture.give(planned(now, end=9))
+    assert Capture.plans(orders) == [ORDERS.table], "its last key is older than the order"
+    assert Capture.chunk(capture.give(planned(now, end=12, high=30))).end == (12,)
 
 
 @pytest.mark.parametrize(

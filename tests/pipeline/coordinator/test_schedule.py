@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.coordinator.chunk_size import ChunkLimits
-from pipeline.coordinator.state import Overlapping, Planning, PlanningOutdated
+from pipeline.coordinator.state import Overlapping
 from pipeline.coordinator.window import Reconciling
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.chunks import (
@@ -66,9 +66,7 @@ def test_no_run_of_answers_asks_for_more_than_is_allowed(
         orders = capture.give(message)
         waiting += of(PlanTable, orders)
         chunks += of(ReadChunk, orders)
-        planning = [
-            plan for plan in capture.state.plans.values() if isinstance(plan, Planning | PlanningOutdated)
-        ]
+        planning = capture.state.planning
         assert len(planning) == len(waiting)
         assert len(capture.state.windows) + len(planning) <= most
         assert {order.chunk for order in chunks} == capture.state.ordered.keys()
