@@ -5,11 +5,12 @@ once, however often the log is read again. Of the watermarks among them only the
 of the one before has waited for its commit (`pipeline.snapshot.watermark`).
 
 **What a window keeps while its chunk is being read** is bounded. It keeps the keys of all passing transactions, because
-it doesn't know yet which of them are in the low watermark. If the keys take more than a chunk may, the coordinator
-drops the window and orders the chunk again with half its rows. The answer to the first order finds no window. No writer
-can prolong that endlessly. As long as no chunk of the table comes, its orders only shrink. At most as many orders are
-out at once as there are connections, and each halves the next ones at most once. An order for a single row is never
-dropped. So the number of useless orders is at most the connections times the halvings of a chunk's rows.
+it doesn't know yet which of them are in the low watermark. It keeps the transactions that touched one, and no others.
+If that takes more than a chunk may, the coordinator drops the window and orders the chunk again with half its rows. The
+answer to the first order finds no window. No writer can prolong that endlessly. As long as no chunk of the table comes,
+its orders only shrink. At most as many orders are out at once as there are connections, and each halves the next ones
+at most once. An order for a single row is never dropped. So the number of useless orders is at most the connections
+times the halvings of a chunk's rows.
 """
 
 from dataclasses import dataclass, replace
@@ -146,11 +147,12 @@ def slice_keys(keyed: KeyedChanges, transactions: Transactions) -> SliceKeys:
     images, keys, masks = keyed.changes.images, keyed.tokens, keyed.masks
     transaction = images.column("transaction").to_numpy()
     if masks is None:
-        return SliceKeys(transactions, transaction, keys)
+        return SliceKeys.of(transactions, transaction, keys)
     partial = pa.array(masks.partial)
     absent = images.column("absent").filter(partial)
     rows = PartialRows(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
-    return SliceKeys(transactions, transaction[masks.decisive], keys.filter(pa.array(masks.decisive)), rows)
+    decisive = keys.filter(pa.array(masks.decisive))
+    return SliceKeys.of(transactions, transaction[masks.decisive], decisive, rows)
 
 
 def _request_unknown_rows(state: State, keyed: KeyedChanges, masks: ImageMasks, number: int) -> State:

@@ -112,6 +112,7 @@ from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 class SliceKeys:
     """The keys that one slice of transactions touched in one table.
 
+    `transactions`: those that touched one of `tokens`, and no others, since a slice may have thousands of other tables.
     `tokens`: a token for each key, its bytes in one binary value, so that equal keys have equal tokens. `transaction`:
     for each token, the index of its transaction in `transactions`. `partial`: the rows that the slice changed in part.
     Their keys aren't among `tokens`.
@@ -122,20 +123,32 @@ class SliceKeys:
     tokens: pa.Array
     partial: PartialRows | None = None
 
+    @staticmethod
+    def of(
+        transactions: Transactions,
+        transaction: npt.NDArray[np.int32],
+        tokens: pa.Array,
+        partial: PartialRows | None = None,
+    ) -> "SliceKeys":
+        """Returns these keys with only those of the slice's transactions that touched one of them."""
+        used, places = np.unique(transaction, return_inverse=True)
+        return SliceKeys(transactions.taken(used), places.astype(np.int32), tokens, partial)
+
     def __len__(self) -> int:
         return len(self.tokens) + (0 if self.partial is None else len(self.partial))
 
     @property
     def nbytes(self) -> int:
-        """Returns the bytes of the keys and of the kept rows."""
-        return int(self.tokens.nbytes) + (0 if self.partial is None else self.partial.nbytes)
+        """Returns the bytes of the keys, of their transactions and of the kept rows."""
+        size = int(self.tokens.nbytes) + self.transaction.nbytes + self.transactions.nbytes
+        return size + (0 if self.partial is None else self.partial.nbytes)
 
     def among(self, keys: pa.Array) -> "SliceKeys":
         """Returns those whose tokens are among `keys`."""
         met = pc.is_in(self.tokens, keys)
         partial = None if self.partial is None else self.partial.where(pc.is_in(self.partial.tokens, keys))
         here = met.to_numpy(zero_copy_only=False)
-        return SliceKeys(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
+        return SliceKeys.of(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
 
     def outside(self, low: GtidSet) -> pa.Array:
         """Returns the tokens of the transactions that aren't in the low watermark."""
@@ -226,6 +239,8 @@ def pass_keys(window: Window, keys: SliceKeys) -> Window:
     """Returns the window after a slice has passed that touched `keys` in its table."""
     if isinstance(window.order, ReadByKeys):
         keys = keys.among(window.order.tokens)
+        if not len(keys):
+            return window
     match window:
         case Reading():
             passed, size = window.passed_keys.appended(keys), window.kept_bytes + keys.nbytes

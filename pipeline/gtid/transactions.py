@@ -73,6 +73,11 @@ class Transactions:
     def __len__(self) -> int:
         return len(self.number)
 
+    @property
+    def nbytes(self) -> int:
+        """Returns the bytes of the four arrays."""
+        return self.source.nbytes + self.number.nbytes + self.commit_time.nbytes + self.original_time.nbytes
+
     def taken(self, indices: npt.NDArray[np.int32]) -> "Transactions":
         """Returns the transactions with these indices."""
         return Transactions(

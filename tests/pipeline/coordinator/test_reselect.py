@@ -254,6 +254,21 @@ def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}, "its rows come as changes"
 
 
+def test_a_window_of_rows_that_are_read_again_keeps_nothing_of_other_rows() -> None:
+    capture = Capture(checkpoint=FILLED)
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
+    capture.give(passed(21, wrote("a:7", delete(2))))
+    (opened,) = capture.state.windows
+    assert not opened.passed_keys
+    capture.give(read(order, 1, low="a:1-6", high=30))
+    capture.give(passed(22, wrote("a:8", delete(3))))
+    (opened,) = capture.state.windows
+    assert not opened.passed_keys
+    capture.give(passed(23, wrote("a:9", delete(1))))
+    (opened,) = capture.state.windows
+    assert [len(keys) for keys in opened.passed_keys] == [1]
+
+
 def test_a_plan_that_is_under_way_when_the_table_is_found_altered_is_awaited_and_does_not_count() -> None:
     """Rows that are read again find the table altered, and the statement passes, before the plan's answer comes."""
     waits = Snapshot("s1", {ORDERS.table: SnapshotWaiting()})

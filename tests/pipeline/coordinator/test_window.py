@@ -7,11 +7,26 @@ import pyarrow as pa
 from pipeline.coordinator import window
 from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, SliceKeys
 from pipeline.gtid.transactions import Transactions
+from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.chunks import ReadChunk
+from pipeline.messages.journal import ChunkPart
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
-from tests.pipeline.builders import ORDERS, gtid, gtids, primary_index, read, rows, table
+from tests.pipeline.builders import (
+    ORDERS,
+    Capture,
+    gtid,
+    gtids,
+    insert,
+    passed,
+    place,
+    primary_index,
+    read,
+    rows,
+    table,
+    wrote,
+)
 
 ORDERED_AT = "a:1-5"
 
@@ -106,4 +121,23 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
 def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_read() -> None:
     kept = window.pass_keys(window.pass_keys(reading(), touching(a6=1, a7=2)), touching(a8=3))
     assert isinstance(kept, Reading)
-    assert kept.kept_bytes == touching(a6=1, a7=2).tokens.nbytes + touching(a8=3).tokens.nbytes > 0
+    first, second = touching(a6=1, a7=2), touching(a8=3)
+    transactions = 3 * (4 + 4 + 3 * 8)
+    assert kept.kept_bytes == first.tokens.nbytes + second.tokens.nbytes + transactions
+
+
+def test_of_a_slice_a_window_keeps_the_transactions_that_touched_its_table_and_no_others() -> None:
+    """Of a thousand transactions two change the table, and one of these twice."""
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    changes = {105: [insert(1), insert(2)], 205: [insert(3)]}
+    capture.give(passed(20, *(wrote(f"a:{number}", *changes.get(number, [])) for number in range(6, 1006))))
+    (opened,) = capture.state.windows
+    (kept,) = opened.passed_keys
+    assert [str(kept.transactions.gtid(i)) for i in range(len(kept.transactions))] == [
+        str(gtid("a:105")),
+        str(gtid("a:205")),
+    ]
+    capture.give(read(order, 1, 3, low="a:1-105", high=30), LogAdvanced(place(30)))
+    (rows_of_chunk,) = [part.rows for part in capture.parts if isinstance(part, ChunkPart)]
+    assert rows_of_chunk["id"].to_pylist() == [1], "the second transaction isn't in the low watermark"
