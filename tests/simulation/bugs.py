@@ -759,7 +759,6 @@ BUGS: tuple[Bug, ...] = (
     mutations.nothing_is_withdrawn,
     mutations.rows_are_emitted_before_the_changes,
     mutations.an_empty_table_is_complete_at_once,
-    mutations.a_plan_that_is_under_way_is_forgotten,
     views_may_lack_what_is_in_the_log,
     where_the_stream_stands_is_not_compared,
     cascades_are_not_heeded,

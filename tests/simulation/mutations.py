@@ -22,7 +22,6 @@ from pipeline.coordinator.state import (
     FoundEmpty,
     Order,
     Planned,
-    SchemaDiffers,
     State,
 )
 from pipeline.gtid.coordinates import Coordinates
@@ -397,17 +396,6 @@ def nothing_is_withdrawn(patch: Patch) -> None:
 
     for module in (coordinator, handle_chunks, handle_schemas, handle_transactions):
         patch.setattr(module, "stop_table", stop_table)
-
-
-def a_plan_that_is_under_way_is_forgotten(patch: Patch) -> None:
-    """When a chunk finds its table altered."""
-    original = handle_chunks._await_statement
-
-    def await_statement(state: State, table: TableId, differs: SchemaDiffers) -> State:
-        planning = {t: each for t, each in state.planning.items() if t != table}
-        return original(replace(state, planning=planning), table, differs)
-
-    patch.setattr(handle_chunks, "_await_statement", await_statement)
 
 
 # How much is ordered
