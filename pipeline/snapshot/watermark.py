@@ -12,7 +12,9 @@ The executed set by itself isn't what is visible. Since MySQL 5.7 a transaction 
 yet. But in every version the thread of a transaction owns it (`gtid_owned`) from before it's flushed until it has
 committed (MYSQL_BIN_LOG::finish_commit). Take a transaction that is in the executed set and, *read after it*, isn't
 owned. It was owned before, its thread released it in between, and it is visible. In the opposite order of reads, one
-that was flushed between the two would count as visible.
+that was flushed between the two would count as visible. MySQL 5.7 to 8.0.29 makes an exception, an XA COMMIT by another
+session than the preparing one: InnoDB commits it after it is executed and released (docs/guarantees.md, "What isn't
+promised").
 
 *Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is a coordinate: the
 end of the log, read after the SELECT. The executed set wouldn't do. A commit group's GTIDs are added to it after the
