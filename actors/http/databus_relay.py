@@ -267,7 +267,10 @@ class RowVersions:
             for segment in range(max(first, self._read_through + 1), last + 1):
                 self._last_with |= {file.version: segment for file in journal.entry(segment).files}
                 self._read_through = segment
-            return {version for version, segment in self._last_with.items() if segment >= first}
+            self._last_with = {
+                version: segment for version, segment in self._last_with.items() if segment >= first
+            }
+            return set(self._last_with)
 
 
 def _add(page: EventPage, read: ChangesRead) -> None:

@@ -73,6 +73,7 @@ class JournalReader:
             self._view = writer_epochs.read_view(self.files)
         self.identity = Identity(self._view.record.journal, self._view.record.pipeline)
         self.consumers = Consumers(self.files)
+        # Those of the entry that was read last: nearly always the next one names the same.
         self._schemas: dict[str, TableSchema] = {}
 
     @property
@@ -130,6 +131,7 @@ class JournalReader:
             with self._refusing(name):
                 text = self.files.read(name)
                 entry = manifest.from_json(text.decode(), self.identity.id, self._schema)
+                self._schemas = dict(entry.schemas)
         if entry.segment != segment:
             raise Definite(
                 f"{self.files.shown}/{name} is the entry of segment {entry.segment}: it was renamed or copied"
@@ -158,11 +160,13 @@ class JournalReader:
                     yield self._schema(name.removesuffix(JSON_SUFFIX))
 
     def _schema(self, version: str) -> TableSchema:
-        if version not in self._schemas:
+        schema = self._schemas.get(version)
+        if schema is None:
             name = f"{_SCHEMAS}/{version}{JSON_SUFFIX}"
             with self._refusing(name):
-                self._schemas[version] = manifest.schema_from_json(self.files.read(name).decode(), version)
-        return self._schemas[version]
+                schema = manifest.schema_from_json(self.files.read(name).decode(), version)
+            self._schemas[version] = schema
+        return schema
 
     @contextmanager
     def _refusing(self, name: str) -> Iterator[None]:

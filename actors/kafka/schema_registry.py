@@ -1,8 +1,9 @@
 """A client of a schema registry with Confluent's API. It returns the id of each schema.
 
-It asks for an id once and keeps it, because a registry never changes one. It retries a transient failure for a few
-seconds. If the registry then answers another question, and still fails for the schema, only the schema's topic waits.
-So it is with any other answer that has no id, such as the page of a proxy that takes a schema for an attack.
+It asks for an id once and keeps it, because a registry never changes one. It keeps those that were used last. It
+retries a transient failure for a few seconds. If the registry then answers another question, and still fails for the
+schema, only the schema's topic waits. So it is with any other answer that has no id, such as the page of a proxy that
+takes a schema for an attack.
 
 Source: Confluent Schema Registry, "API Reference".
 """
@@ -10,6 +11,7 @@ Source: Confluent Schema Registry, "API Reference".
 import json
 import ssl
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 import aiohttp
@@ -31,6 +33,9 @@ _PAUSES: Final = Backoff(0.2, 0.8)
 
 # No answer has more bytes. The longest one is the list of all subjects.
 _MOST_BYTES: Final = 64 << 20
+
+# So many ids are kept: those of ten thousand tables' topics, and of versions of their columns.
+MOST_IDS: Final = 1 << 15
 
 # What fits into a message: ids of schemas are below this.
 _IDS: Final = 1 << 31
@@ -55,16 +60,22 @@ class SchemaRegistry:
         assert settings.schema_registry_url is not None
         self._settings = settings
         self._url = settings.schema_registry_url.rstrip("/")
-        self._ids: dict[_Question, int] = {}
-        # It is asked for these once at a time: its topic waits, and all others wait meanwhile.
-        self._failing: set[_Question] = set()
+        # By a digest of the question, because schemas are long; the one used last is the last one.
+        self._ids: dict[bytes, int] = {}
+        # It is asked once at a time for schemas of these subjects: the topic waits, and all others wait meanwhile.
+        self._failing: set[str] = set()
 
     async def id_of(self, topic: str, part: str, schema: Schema) -> int:
         """Returns the id of the Avro schema of a topic's `key`s or `value`s. Registers it if the settings say so."""
         asked = _Question(topic, f"{topic}-{part}", avro_text(schema))
-        if asked not in self._ids:
-            self._ids[asked] = await self._asked(asked)
-        return self._ids[asked]
+        digest = sha256(f"{asked.subject}\n{asked.schema}".encode()).digest()
+        found = self._ids.pop(digest, None)
+        if found is None:
+            found = await self._asked(asked)
+        self._ids[digest] = found
+        if len(self._ids) > MOST_IDS:
+            del self._ids[next(iter(self._ids))]
+        return found
 
     async def look(self) -> None:
         """Raises if the registry doesn't answer or doesn't let us in."""
@@ -80,13 +91,13 @@ class SchemaRegistry:
         except (KafkaUnavailable, KafkaRefused) as error:
             if not await self._answers(else_than=error):
                 raise
-            self._failing.add(asked)
+            self._failing.add(asked.subject)
             raise schema_fails(asked.topic, asked.subject, str(error)) from error
-        self._failing.discard(asked)
+        self._failing.discard(asked.subject)
         return found
 
     async def _tried(self, asked: "_Question") -> int:
-        attempts = 1 if asked in self._failing else _ATTEMPTS
+        attempts = 1 if asked.subject in self._failing else _ATTEMPTS
         return await retry(lambda: self._id(asked), _PAUSES, attempts, lambda *_: None)
 
     async def _id(self, asked: "_Question") -> int:

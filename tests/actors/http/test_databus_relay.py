@@ -264,6 +264,20 @@ async def test_columns_that_no_row_has_are_not_registered(tmp_path: Path) -> Non
         assert len(await told(tap, "/register", sources="shop.items")) == 1
 
 
+async def test_versions_of_columns_go_with_the_last_segment_that_has_them(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        tap.history.restart(tap.orders, WIDER, Ready)
+        tap.history.transaction((tap.orders, "c", (7, "ö", Decimal("1.50"))))
+        tap.seal()
+        versions, journal = databus_relay.RowVersions(), tap.history.store
+        assert {ORDERS.version, WIDER.version} <= versions.since(1, journal, journal.last_segment())
+        known = versions.since(2, journal, journal.last_segment())
+        assert WIDER.version in known and ORDERS.version not in known
+        assert versions._last_with.keys() == known
+
+
 async def test_a_clients_filters_are_of_each_source(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         await written(tap)

@@ -356,6 +356,21 @@ def test_schemas_go_with_the_last_segment_that_names_them(store: JournalStore) -
     assert JournalReader(store.directory).entry(4) == sealed
 
 
+def test_a_reader_keeps_the_schemas_of_the_entry_that_it_read_last(store: JournalStore) -> None:
+    reader = JournalReader(store.directory)
+    others = [replace(ITEMS, table=TableId("shop", f"other{number}")) for number in (1, 2)]
+    for number, other in enumerate(others, 1):
+        sealed = journal.seal(
+            number, [replace(moved(number), parts=(part(number, 0, 5, other),))], (), None, 5, UNPROTECTED
+        )
+        store.publish(replace(sealed, schemas={other.version: other}))
+        assert reader.last_entry() == store.entry(number)
+        assert reader._schemas == {other.version: other}
+    assert set(reader.schemas()) == set(others)
+    reader.entry(1)
+    assert reader._schemas == {others[0].version: others[0]}
+
+
 def test_entries_lost_at_the_end_behind_the_beginning_are_refused(store: JournalStore) -> None:
     for number in (1, 2, 3):
         seal(store, number)

@@ -46,6 +46,28 @@ async def test_a_schema_is_registered_once_and_keeps_its_id(
     assert await asked(f"{schema_registry.url}/subjects/{topic}-key/versions") == [1]
 
 
+async def test_the_ids_that_were_used_last_are_kept(
+    schema_registry: SchemaRegistryServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "MOST_IDS", 2)
+    registry = SchemaRegistry(settings(schema_registry.url))
+    questions = []
+
+    async def question(asking: Any) -> int:
+        questions.append(asking.subject)
+        return await answer(asking)
+
+    answer = registry._asked
+    monkeypatch.setattr(registry, "_asked", question)
+    first = await registry.id_of(f"{topic}.1", "key", NUMBER)
+    await registry.id_of(f"{topic}.2", "key", NUMBER)
+    assert await registry.id_of(f"{topic}.1", "key", NUMBER) == first
+    await registry.id_of(f"{topic}.3", "key", NUMBER)
+    assert await registry.id_of(f"{topic}.1", "key", NUMBER) == first
+    assert questions == [f"{topic}.{number}-key" for number in (1, 2, 3)]
+    assert len(registry._ids) == 2
+
+
 async def test_a_schema_is_looked_for_where_it_may_not_be_registered(
     schema_registry: SchemaRegistryServer, topic: str
 ) -> None:
