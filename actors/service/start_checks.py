@@ -130,7 +130,7 @@ def _signal_file(file: os.PathLike[str] | None) -> Iterator[Finding]:
     if file is None:
         return
     yield from _folder("signals.file", Path(file).parent)
-    for path in (Path(file), Path(f"{os.fspath(file)}.answers")):
+    for path in (Path(f"{os.fspath(file)}{suffix}") for suffix in ("", ".answers", ".place")):
         if path.is_symlink() or (path.exists() and not path.is_file()):
             yield _error(f"signals.file: {path} is no regular file", "remove it; links aren't followed")
 

@@ -4,10 +4,15 @@
     tail -f signals.jsonl.answers
     {"line": "1f0c…", "id": "s1", "outcome": "accepted", "detail": "…"}
 
-An answer names its line by a digest of the line's bytes. After a restart the file is read from its beginning, and lines
-with an answer are skipped. So are repetitions of a line, whose id makes them the same signal. A line that was rejected
-may be appended once more, once its cause is gone: its answer says how many such lines there were (`lines`). The file
-may be cut off or replaced at any time. A line counts once its end has been written.
+An answer names its line by a digest of the line's bytes. Lines with an answer are skipped. So are repetitions of a
+line, whose id makes them the same signal. A line that was rejected may be appended once more, once its cause is gone:
+its answer says how many such lines there were (`lines`). The file may be cut off or replaced at any time. A line counts
+once its end has been written.
+
+Once all lines have their answers, the place reached is put into a third file (`.place`). A start continues there, if
+the file still has the same bytes before it. From the place on, only the answers to new lines are looked up. So neither
+memory nor a start takes more the longer the file is. Without the place, the file is read from its beginning, and so are
+all answers.
 
 The progress of an accepted signal of this file (`running`, `done`, `failed`) is appended as it happens, by its id and
 without a line. After a restart the present state may be appended once more.
@@ -25,7 +30,8 @@ import json
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -42,6 +48,9 @@ log = structlog.get_logger()
 
 POLL_S = 0.25
 
+# Of so many accepted signals, the last ones, the progress is reported, and of those that the checkpoint has.
+MOST_ACCEPTED: Final = 1000
+
 # With this many answers that can't be written, no further line is taken.
 MOST_UNWRITTEN: Final = 1024
 
@@ -52,6 +61,20 @@ _PIECE = 1 << 20
 _KNOWN = 1 << 12
 
 
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the answers say of lines, by their digests.
+
+    `seen`: those that were accepted, or rejected by a version that didn't count them. `rejected`: how often others
+    were. `before`: how often until the place. `accepted`: the ids, in their order.
+    """
+
+    seen: set[str] = field(default_factory=set)
+    rejected: Counter[str] = field(default_factory=Counter)
+    before: Counter[str] = field(default_factory=Counter)
+    accepted: dict[str, None] = field(default_factory=dict)
+
+
 class SignalFile:
     """The channel over one file, which needn't exist yet."""
 
@@ -60,18 +83,26 @@ class SignalFile:
     def __init__(self, path: Path, poll_s: float = POLL_S) -> None:
         self._path = path
         self._answers = path.with_name(path.name + ".answers")
+        self._place = path.with_name(path.name + ".place")
         self._poll_s = poll_s
         # By their digests: lines that are accepted or under way, and how often each other one was rejected.
-        self._seen: set[str] | None = None
+        self._seen: set[str] = set()
         self._rejected: Counter[str] = Counter()
-        # How often each line has come since the file's beginning.
+        # How often each line has come since the file's beginning. Since the place, of those that have come after it.
         self._met: Counter[str] = Counter()
+        # The bytes of the answers to all lines before the place; None if the reading has begun at the file's beginning.
+        self._settled: int | None = None
+        self._has_all_answers = False
+        self._new_lines: list[bytes] = []  # whose answers aren't looked up yet
         self._lines: deque[bytes] = deque()
+        self._under_way = 0
         self._file: tuple[int, int] | None = None  # device and inode
         self._offset = 0
         self._known = b""  # the last bytes before that
         self._rest = b""
-        self._accepted: set[str] = set()
+        self._accepted: dict[str, None] = {}  # the last one is the last
+        self._has_begun = False
+        self._has_accepted = False
         self._unwritten: deque[Mapping[str, str | int]] = deque()
         self._writing = asyncio.Lock()
         self._fails = False
@@ -85,16 +116,19 @@ class SignalFile:
                 await self._write()
                 if not self._lines:
                     await self._read()
+                if not (self._lines or self._new_lines or self._unwritten or self._under_way or self._rest):
+                    await self._settle()
                 if not self._lines or self._unwritten:
                     await asyncio.sleep(self._poll_s)
             line = self._lines.popleft()
-            digest = hashlib.sha256(line).hexdigest()[:16]
+            digest = _digest(line)
             if line.strip() and self._is_new(digest):
+                self._under_way += 1
                 return IncomingSignal(line, self._answerer(digest))
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         """Append how far signals of this file have come."""
-        if self._seen is None:
+        if not self._has_accepted:
             return  # it isn't known yet which signals are of this file
         come = [state for state in outcomes_between(self._notified, checkpoint) if state.id in self._accepted]
         self._notified = checkpoint
@@ -111,7 +145,6 @@ class SignalFile:
     def _is_new(self, digest: str) -> bool:
         """Returns whether the next line, which has this digest, has no answer and gets none as another one's
         repetition."""
-        assert self._seen is not None
         self._met[digest] += 1
         if self._met[digest] <= self._rejected[digest] or digest in self._seen:
             return False
@@ -121,9 +154,10 @@ class SignalFile:
     def _answerer(self, digest: str) -> Callable[[SignalAnswer], Awaitable[None]]:
         async def answer(given: SignalAnswer) -> None:
             record: dict[str, str | int] = {"line": digest, **signal_state(given).to_json()}
+            self._under_way -= 1
             if isinstance(given, SignalAccepted):
-                self._accepted.add(given.id)
-            elif self._seen is not None:
+                self._accepted[given.id] = None
+            else:
                 # Those that have come meanwhile are this one's repetitions.
                 record["lines"] = max(self._met[digest], self._rejected[digest] + 1)
                 self._rejected[digest] = int(record["lines"])
@@ -141,22 +175,29 @@ class SignalFile:
             try:
                 await asyncio.to_thread(self._append, *rest)
             except (OSError, Transient) as error:
-                if not self._fails:
-                    log.warning(
-                        "the answers to signals can't be written", file=str(self._answers), error=str(error)
-                    )
-                self._fails = True
+                self._warn_unwritten(self._answers, error)
                 return
             self._fails = False
             for _ in rest:
                 self._unwritten.popleft()
 
+    def _warn_unwritten(self, file: Path, error: Exception) -> None:
+        if not self._fails:
+            log.warning("the answers to signals can't be written", file=str(file), error=str(error))
+        self._fails = True
+
     async def _read(self) -> None:
         """Takes in the whole lines that were written since, and first of all the answers."""
         try:
-            if self._seen is None:
-                self._seen = await asyncio.to_thread(self._answered_lines)
-            await asyncio.to_thread(self._read_lines)
+            if not self._has_begun:
+                await asyncio.to_thread(self._find_place)
+                self._has_begun = True
+            if not self._new_lines:
+                self._new_lines = await asyncio.to_thread(self._read_lines)
+            await self._look_up_answers()
+            self._has_accepted = True
+            self._lines.extend(self._new_lines)
+            self._new_lines = []
         except (OSError, Transient) as error:
             if str(error) != self._problem:
                 log.warning("the signals' file can't be read", file=str(self._path), error=str(error))
@@ -164,7 +205,8 @@ class SignalFile:
         else:
             self._problem = None
 
-    def _read_lines(self) -> None:
+    def _read_lines(self) -> list[bytes]:
+        """Returns the next whole lines, from the beginning of a file that isn't the one before any more."""
         try:
             with open_regular(self._path, os.O_RDONLY) as file:
                 now = os.fstat(file.fileno())
@@ -172,46 +214,115 @@ class SignalFile:
                     self._file, self._offset = (now.st_dev, now.st_ino), 0
                     self._known, self._rest = b"", b""
                     self._met.clear()
+                    self._settled, self._has_all_answers = None, False
                 file.seek(self._offset)
                 piece = file.read(_PIECE)
         except FileNotFoundError:
-            return
+            return []
         self._offset += len(piece)
         self._known = (self._known + piece)[-_KNOWN:]
         *lines, rest = (self._rest + piece).split(b"\n")
-        self._lines.extend(lines)
         # Of a line that's too long, enough is kept for it to be refused as that.
         self._rest = rest[: LONGEST_SIGNAL + 1]
+        return lines
+
+    async def _look_up_answers(self) -> None:
+        """Takes in the answers to the new lines. All of them, where the reading has begun at the file's beginning."""
+        digests = None
+        if self._settled is not None:
+            digests = set(map(_digest, self._new_lines)) - self._met.keys()
+        if not digests and (digests is not None or self._has_all_answers):
+            return
+        found = await asyncio.to_thread(self._find_answers, digests)
+        self._seen |= found.seen
+        self._rejected |= found.rejected
+        self._accepted = {**found.accepted, **self._accepted}
+        self._met.update({digest: found.before[digest] for digest in digests or ()})
+        self._has_all_answers = digests is None
+
+    def _find_answers(self, digests: Set[str] | None) -> _Answers:
+        """Returns what the answers say of these lines, or of all. An answer cut off by a crash is none."""
+        found = _Answers()
+        try:
+            file = open_regular(self._answers, os.O_RDONLY)
+        except FileNotFoundError:
+            return found
+        with file:
+            for line in file:
+                try:
+                    answer = json.loads(line)
+                    digest = answer["line"]
+                    if digests is not None and digest not in digests:
+                        continue
+                    if answer["outcome"] == Outcome.ACCEPTED:
+                        found.accepted[answer["id"]] = None
+                        found.seen.add(digest)
+                    elif "lines" in answer:
+                        found.rejected[digest] = int(answer["lines"])
+                        if self._settled is not None and file.tell() <= self._settled:
+                            found.before[digest] = found.rejected[digest]
+                    else:
+                        found.seen.add(digest)
+                except (ValueError, TypeError, KeyError):
+                    continue
+        return found
+
+    async def _settle(self) -> None:
+        """Remembers the place reached, and forgets the lines before it: all have their answers."""
+        if self._problem is not None or not (self._met or self._has_all_answers):
+            return
+        if self._notified is not None:
+            kept = {*list(self._accepted)[-MOST_ACCEPTED:], *(each.id for each in self._notified.snapshots)}
+            self._accepted = {id_: None for id_ in self._accepted if id_ in kept}
+        try:
+            self._settled = await asyncio.to_thread(self._put_place, tuple(self._accepted))
+        except (OSError, Transient) as error:
+            self._warn_unwritten(self._place, error)
+            return
+        for known in (self._seen, self._met, self._rejected):
+            known.clear()
+        self._has_all_answers = False
+
+    def _put_place(self, accepted: Sequence[str]) -> int:
+        """Returns the bytes of the answers. A place cut off by a crash is none."""
+        try:
+            answered = self._answers.stat().st_size
+        except FileNotFoundError:
+            answered = 0
+        if self._offset:
+            place = {
+                "offset": self._offset,
+                "before": _digest(self._known),
+                "answered": answered,
+                "accepted": accepted,
+            }
+            with open_regular(self._place, os.O_RDWR | os.O_CREAT) as file:
+                file.truncate()
+                file.write(json.dumps(place).encode())
+                file.flush()
+                os.fsync(file.fileno())
+        return answered
+
+    def _find_place(self) -> None:
+        """Continues at the place that was put last, if the file still has the same bytes before it."""
+        try:
+            with open_regular(self._place, os.O_RDONLY) as file:
+                place = json.loads(file.read())
+            offset, answered, before = int(place["offset"]), int(place["answered"]), place["before"]
+            self._accepted = dict.fromkeys(place["accepted"])
+            with open_regular(self._path, os.O_RDONLY) as file:
+                known = os.pread(file.fileno(), min(offset, _KNOWN), max(0, offset - _KNOWN))
+                status = os.fstat(file.fileno())
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return
+        if len(known) == min(offset, _KNOWN) and _digest(known) == before:
+            self._file, self._offset, self._known = (status.st_dev, status.st_ino), offset, known
+            self._settled = answered
 
     def _continues(self, descriptor: int) -> bool:
         """Whether the file still has what was read last. A file that was cut may have grown beyond that place."""
         known = len(self._known)
         return os.pread(descriptor, known, self._offset - known) == self._known
-
-    def _answered_lines(self) -> set[str]:
-        """The digests of the lines that were accepted, or rejected by a version that didn't count them.
-
-        Keeps how often others were rejected. An answer cut off by a crash is none.
-        """
-        seen: set[str] = set()
-        try:
-            with open_regular(self._answers, os.O_RDONLY) as file:
-                lines = file.read().splitlines()
-        except FileNotFoundError:
-            return seen
-        for line in lines:
-            try:
-                answer = json.loads(line)
-                if answer["outcome"] == Outcome.ACCEPTED:
-                    self._accepted.add(answer["id"])
-                    seen.add(answer["line"])
-                elif "lines" in answer:
-                    self._rejected[answer["line"]] = int(answer["lines"])
-                else:
-                    seen.add(answer["line"])
-            except (ValueError, TypeError, KeyError):
-                continue
-        return seen
 
     def _append(self, *records: Mapping[str, str | int]) -> None:
         with open_regular(self._answers, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
@@ -225,6 +336,10 @@ class SignalFile:
     @staticmethod
     def _ends_whole(descriptor: int) -> bool:
         return os.pread(descriptor, 1, os.fstat(descriptor).st_size - 1) == b"\n"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def open_regular(path: Path, flags: int) -> BinaryIO:

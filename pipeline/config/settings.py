@@ -425,7 +425,8 @@ class KafkaSinkSettings(BrokerSettings):
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """`file`: signals may be appended to it, one JSON object a line; answers go into a file beside it (`.answers`).
+    """`file`: signals may be appended to it, one JSON object a line; answers go into a file beside it (`.answers`), and
+    the place reached into another one (`.place`).
 
     `table`: a table of the source, of three columns (id, type and data), into which signals may be inserted.
     """

@@ -158,6 +158,115 @@ async def test_a_rejection_by_an_earlier_version_is_one_of_all_such_lines(path: 
     assert await texts(SignalFile(path, 0.01), 1) == [PAUSE.strip()]
 
 
+def place_of(path: Path) -> Path:
+    return path.with_name(path.name + ".place")
+
+
+async def answer_next(channel: SignalFile, given: SignalAccepted | SignalRejected) -> None:
+    async with asyncio.timeout(60):
+        await (await channel.receive()).answer(given)
+
+
+async def settled(path: Path, *answered: str) -> SignalFile:
+    """A channel that has accepted these signals of the file, and has put its place."""
+    append(path, "".join(f'{{"id":"{id_}","type":"pause-snapshot"}}\n' for id_ in answered))
+    channel = SignalFile(path, 0.01)
+    for id_ in answered:
+        await answer_next(channel, SignalAccepted(id_, "paused"))
+    await nothing(channel)
+    return channel
+
+
+async def test_what_is_answered_takes_no_memory_and_is_not_read_by_the_next_start(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the lines before the place nor their answers: these are gone here."""
+    monkeypatch.setattr(file, "MOST_ACCEPTED", 2)
+    append(path, RESUME)
+    channel = SignalFile(path, 0.01)
+    await answer_next(channel, SignalRejected("r", "nothing is paused"))
+    for number in range(5):
+        append(path, f'{{"id":"{number}"}}\n')
+        await answer_next(channel, SignalAccepted(f"{number}", "snapshot of shop.orders"))
+    await channel.sealed(begun("1"))
+    await nothing(channel)
+    append(path, PAUSE)
+    await answer_next(channel, SignalAccepted("p", "paused"))
+    await nothing(channel)
+    assert not channel._seen and not channel._met and not channel._rejected
+    assert list(channel._accepted) == ["1", "4", "p"], "1 is under way"
+    path.with_name(path.name + ".answers").unlink()
+    again = SignalFile(path, 0.01)
+    await nothing(again)
+    await again.sealed(begun("0", "1"))
+    assert [(answer["id"], answer["outcome"]) for answer in answers(path)] == [("1", "running")]
+    append(path, '{"id":"later"}\n')
+    assert await texts(again, 1) == ['{"id":"later"}']
+
+
+async def test_lines_after_the_place_are_looked_up_among_the_answers(path: Path) -> None:
+    channel = await settled(path, "p")
+    append(path, RESUME)
+    await answer_next(channel, SignalRejected("r", "nothing is paused"))
+    await nothing(channel)
+    place = place_of(path).read_bytes()
+    append(path, RESUME + '{"id":"q"}\n{"id":"p","type":"pause-snapshot"}\n')
+    await answer_next(channel, SignalRejected("r", "nothing is paused"))
+    await answer_next(channel, SignalAccepted("q", "paused"))
+    await nothing(channel)
+    assert [answer.get("lines") for answer in answers(path)] == [None, 1, 2, None]
+    overwrite(place_of(path), place)  # as if a crash had come before the next one
+    again = SignalFile(path, 0.01)
+    await nothing(again)
+    append(path, RESUME)
+    assert await texts(again, 1) == [RESUME.strip()]
+    await nothing(again)
+
+
+@pytest.mark.parametrize(
+    "torn", [b"", b'{"offset": 1', b"[]", b'{"offset": 7, "answered": 0, "accepted": []}']
+)
+async def test_without_a_whole_place_the_answers_are_read(path: Path, torn: bytes) -> None:
+    await settled(path, "p", "q")
+    overwrite(place_of(path), torn)
+    await nothing(SignalFile(path, 0.01))
+    append(path, RESUME)
+    assert await texts(SignalFile(path, 0.01), 1) == [RESUME.strip()]
+
+
+async def test_a_place_is_of_the_file_with_the_same_bytes_before_it(path: Path) -> None:
+    await settled(path, "p", "q")
+    kept = "".join(f'{{"id":"{id_}","type":"pause-snapshot"}}\n' for id_ in ("p", "q"))
+    overwrite(path, f"\n{RESUME}{kept}".encode())
+    channel = SignalFile(path, 0.01)
+    arrived = await channel.receive()
+    assert arrived.text == RESUME.strip().encode()
+    await nothing(channel)
+    await arrived.answer(SignalRejected("r", "nothing is paused"))
+    await nothing(channel)
+    overwrite(path, b"")
+    await nothing(channel)
+    append(path, kept + RESUME)
+    assert await texts(channel, 1) == [RESUME.strip()], "in an empty file each line is a new one"
+
+
+async def test_a_place_that_can_not_be_put_is_put_later(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel, other = await settled(path, "p"), path.with_name("other")
+    other.write_bytes(b"other")
+    place_of(path).unlink()
+    place_of(path).symlink_to(other)
+    append(path, RESUME)
+    await answer_next(channel, SignalAccepted("r", "resumed"))
+    await nothing(channel)
+    assert other.read_bytes() == b"other" and channel._met
+    assert capsys.readouterr().out.count("can't be written") == 1
+    place_of(path).unlink()
+    await nothing(channel)
+    assert not channel._met and place_of(path).is_file()
+
+
 async def test_the_file_may_be_cut_off_or_replaced(path: Path) -> None:
     append(path, PAUSE + RESUME)
     channel = SignalFile(path, 0.01)
