@@ -4,6 +4,7 @@
     lock                                on a local disk: held by the one process that writes
     connect-session                     the last session at a Spark Connect server (`actors.lake.spark_connect`)
     schemas/0123456789abcdef.json       a version of a table's schema, written before the first entry that names it
+    schemas/0123…-000000000007-EPOCH.json   the same in an object store, and the segment with which it was written
     segments/000000000007-EPOCH/*       a segment's files
     manifest/000000000007-EPOCH.json    its entry, which makes it exist
 
@@ -18,7 +19,7 @@ To start, the manifest's names are listed and the last entry is read. The number
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +76,8 @@ class JournalReader:
         self.consumers = Consumers(self.files)
         # Those of the entry that was read last: nearly always the next one names the same.
         self._schemas: dict[str, TableSchema] = {}
+        # The file of each version, if its name has more than that.
+        self._schema_files: dict[str, str] = {}
 
     @property
     def local_folder(self) -> Path:
@@ -155,18 +158,30 @@ class JournalReader:
     def schemas(self) -> Iterator[TableSchema]:
         """Every version of a table's columns that a segment may name."""
         with journal_errors(self.files.shown):
-            for name in sorted(self.files.listed(_SCHEMAS)):
-                if name.endswith(JSON_SUFFIX):
-                    yield self._schema(name.removesuffix(JSON_SUFFIX))
+            self._schema_files = _newest(self._list_schemas())
+            for version in sorted(self._schema_files):
+                yield self._schema(version)
 
     def _schema(self, version: str) -> TableSchema:
         schema = self._schemas.get(version)
         if schema is None:
-            name = f"{_SCHEMAS}/{version}{JSON_SUFFIX}"
-            with self._refusing(name):
-                schema = manifest.schema_from_json(self.files.read(name).decode(), version)
+            name = self._schema_files.get(version, version)
+            try:
+                text = self.files.read(_schema_path(name))
+            except FileNotFoundError:  # it has another name, or another one by now
+                self._schema_files = _newest(self._list_schemas())
+                name = self._schema_files.get(version, version)
+                with self._refusing(_schema_path(name)):
+                    text = self.files.read(_schema_path(name))
+            with self._refusing(_schema_path(name)):
+                schema = manifest.schema_from_json(text.decode(), version)
             self._schemas[version] = schema
         return schema
+
+    def _list_schemas(self) -> list[str]:
+        """Returns the files of schemas, without their suffix."""
+        names = self.files.listed(_SCHEMAS)
+        return [name.removesuffix(JSON_SUFFIX) for name in names if name.endswith(JSON_SUFFIX)]
 
     @contextmanager
     def _refusing(self, name: str) -> Iterator[None]:
@@ -216,10 +231,10 @@ class JournalStore(JournalReader):
         self.bytes = 0
         # After a restart rows are searched after this SCN; None if there are none.
         self._unread: int | None = None
-        # The last segment that may name a version of a schema; those that aren't here aren't durable.
-        self.files.make_durable(_SCHEMAS)
-        versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(JSON_SUFFIX))
-        self._named = {version.removesuffix(JSON_SUFFIX): own.last for version in versions}
+        # The file of each version of a schema that is sure to stay, and the last segment that may need a file.
+        self._there: dict[str, str]
+        self._needed: dict[str, int]
+        self._take_schemas(None)
         # The segment that each consumer reported, as of the last read.
         self.reported_segments: dict[str, int] = {}
         # The entries that were published last, and the bytes of each, by the names of their segments.
@@ -278,6 +293,7 @@ class JournalStore(JournalReader):
                 self._unread = min(last.checkpoint.unread.values(), default=None)
                 for file in last.files:
                     self._verify(f"{self._folder(own.last)}/{file.path}", file)
+            self._take_schemas(last)
             self.bytes = self._remove_leftovers(own, entries)
             return Recovered(last, self.bytes)
 
@@ -306,9 +322,9 @@ class JournalStore(JournalReader):
                 f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files)
             )
             self._put_schemas(
-                [entry.schemas[version] for version in entry.schemas.keys() - self._named.keys()]
+                segment, [entry.schemas[version] for version in entry.schemas.keys() - self._there.keys()]
             )
-            self._named |= dict.fromkeys(entry.schemas, segment)
+            self._needed |= {self._there[version]: segment for version in entry.schemas}
             text = manifest.to_json(entry, self.identity.id).encode()
             self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text)
             writer_epochs.check_epoch(self.files, own.epoch)
@@ -319,14 +335,29 @@ class JournalStore(JournalReader):
         self._unread = min(entry.checkpoint.unread.values(), default=None)
         self.bytes += sum(file.bytes for file in entry.files) + len(text)
 
-    def _put_schemas(self, schemas: Sequence[TableSchema]) -> None:
+    def _put_schemas(self, segment: int, schemas: Sequence[TableSchema]) -> None:
         """Writes schemas durably: those of all tables at a first start."""
+        suffix = f"-{self._own.name(segment)}" if self.files.changes_late else ""
 
         def put(schema: TableSchema) -> None:
             text = manifest.schema_to_json(schema)
-            self.files.put(f"{_SCHEMAS}/{schema.version}{JSON_SUFFIX}", text.encode())
+            self.files.put(_schema_path(f"{schema.version}{suffix}"), text.encode())
 
         wait_for_all(put, schemas)
+        self._there |= {schema.version: f"{schema.version}{suffix}" for schema in schemas}
+
+    def _take_schemas(self, last: Entry | None) -> None:
+        """Finds out which schemas are there, where this is the last segment.
+
+        Where removals may come late, a writer before may have tried to remove what that segment doesn't name
+        (`pipeline.journal.writer_epochs`).
+        """
+        self.files.make_durable(_SCHEMAS)
+        names = self._list_schemas()
+        self._there, self._needed = _newest(names), dict.fromkeys(names, self._own.last)
+        if self.files.changes_late:
+            named = last.schemas if last is not None else {}
+            self._there = {version: name for version, name in self._there.items() if version in named}
 
     def retain(self, settings: JournalSettings, now: int, *, full: bool = False) -> Removed:
         """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch.
@@ -370,15 +401,12 @@ class JournalStore(JournalReader):
         return RetainedSegment(segment, size, entry.last_scn, entry.sealed_at)
 
     def _forget_schemas(self) -> None:
-        """Remove the schemas that no segment names any more.
-
-        Their names have no epoch. A late removal would take one that a table has again, so such a store keeps them.
-        """
-        if self.files.changes_late:
-            return
-        for version in [version for version, segment in self._named.items() if segment < self._oldest]:
-            del self._named[version]
-            self.files.remove(f"{_SCHEMAS}/{version}{JSON_SUFFIX}")
+        """Remove the schemas that no segment names any more."""
+        for name in [name for name, segment in self._needed.items() if segment < self._oldest]:
+            del self._needed[name]
+            if self._there.get(version := name.partition("-")[0]) == name:
+                del self._there[version]
+            self.files.remove(_schema_path(name))
 
     def _begins(self, own: JournalView, names: set[str]) -> int:
         """The oldest segment that there is; all from there on are. Raises Definite where one is missing."""
@@ -441,6 +469,15 @@ class JournalStore(JournalReader):
             sha256=digest,
             absent=table.absent,
         )
+
+
+def _newest(schemas: Iterable[str]) -> dict[str, str]:
+    """Returns the file of each version that was written last."""
+    return {name.partition("-")[0]: name for name in sorted(schemas)}
+
+
+def _schema_path(name: str) -> str:
+    return f"{_SCHEMAS}/{name}{JSON_SUFFIX}"
 
 
 def _counts(own: JournalView, found: tuple[int, str]) -> bool:

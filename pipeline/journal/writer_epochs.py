@@ -27,9 +27,17 @@ induction there is one sequence of segments, each with one writer.
 **A put that has failed may still happen.** A store may carry a request out long after its writer has given up. Then the
 entry, or a file that it names, replaces what the writer has meanwhile put under the same name. So a writer that
 recovers in such a store takes another epoch. What appears late has the older epoch in its name. It is in the past of
-the new epoch, or no reader takes it. A removal that happens late concerns names of the older epoch too. A schema's name
-has no epoch, so no schema is removed there. An epoch itself may appear late. Each epoch of a process is greater than
-all that it has tried to put, and a process isn't fenced by its own.
+the new epoch, or no reader takes it. A removal that happens late concerns names of the older epoch too. An epoch itself
+may appear late. Each epoch of a process is greater than all that it has tried to put, and a process isn't fenced by its
+own.
+
+**A schema that is removed late.** Where that may be, the name of a schema's file has the segment and the epoch with
+which it was put. So each file is put once. A writer removes a file when none of its segments from the oldest on needs
+it. Then it counts on it no more, and puts another one if the version comes again. A writer that begins counts only on
+the newest file of a version, and only if the last segment names the version. Assume that a writer before has tried to
+remove this file. Then none of its segments needed it, from some segment up to its last one. The last segment of all
+names the version, so it came later, or was that writer's and needed a newer file. Each such segment has put a newer
+file first, or counted on one. That contradicts.
 
 **The older writer is fenced, in any order of starts.** Of two epochs one is greater, and its writer never sees the
 other as greater. A writer that is stopped and resumes later may still put an entry. No reader takes that entry: its

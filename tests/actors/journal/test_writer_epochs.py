@@ -7,21 +7,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
 from actors.journal import writer_epochs
-from actors.journal.files import Files, LocalFiles
+from actors.journal.files import Files, LocalFiles, RemoteFiles
 from actors.journal.store import JournalReader, JournalStore
 from actors.journal.writer_epochs import Fenced, NoJournal
+from pipeline.config.column_protection import UNPROTECTED
 from pipeline.errors import Definite, Transient
+from pipeline.journal import segment as journal
+from pipeline.journal.entry import Entry
 from pipeline.journal.writer_epochs import EpochRecord
+from pipeline.schema.table_schema import TableId, TableSchema
 from tests.actors import crashing_journal
-from tests.actors.segments import ROWS, moved, seal
+from tests.actors.crashing_journal import ALL_OLD, LATER
+from tests.actors.segments import ITEMS, ROWS, moved, seal
 from tests.servers.late_puts import LatePuts
 from tests.servers.stopped import stop
+
+OTHER = replace(ITEMS, table=TableId("shop", "other"))
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -277,3 +285,67 @@ def test_what_a_store_carries_out_after_it_has_failed_replaces_nothing(s3: str, 
     for file in sealed.files:
         with reader.files.filesystem.open_input_stream(reader.file(2, file.path)) as opened_file:
             assert hashlib.sha256(opened_file.read()).hexdigest() == file.sha256
+
+
+def seal_of(store: JournalStore, segment: int, schema: TableSchema) -> Entry:
+    """Seals a segment without rows that names this schema alone."""
+    sealed = journal.seal(segment, [moved(segment)], (), None, 5, UNPROTECTED)
+    entry = replace(sealed, schemas={schema.version: schema})
+    store.publish(entry)
+    return entry
+
+
+def test_in_a_store_schemas_go_too(s3: str) -> None:
+    """A version that comes again has another file. Neither a restart nor a reader takes the one of before for it."""
+    store, reader = opened(s3), JournalReader(s3)
+    seal_of(store, 1, ITEMS)
+    assert reader.last_segment() == 1 and reader.entry(1).schemas == {ITEMS.version: ITEMS}
+    seal_of(store, 2, OTHER)
+    seal_of(store, 3, OTHER)
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    assert [name.partition("-")[0] for name in store.files.listed("schemas")] == [OTHER.version]
+    [first] = store.files.listed("schemas")
+    seal_of(store, 4, ITEMS)
+    again = opened(s3)
+    recovered = again.recover().last
+    assert recovered is not None and recovered.schemas == {ITEMS.version: ITEMS}
+    seal_of(again, 5, OTHER)
+    assert len(again.files.listed("schemas")) == 3, "an earlier writer may have tried to remove the other one"
+    again.files.remove(f"schemas/{first}")
+    assert reader.last_segment() == 5
+    assert [reader.entry(segment).schemas for segment in (4, 5)] == [
+        {ITEMS.version: ITEMS},
+        {OTHER.version: OTHER},
+    ]
+    assert set(reader.schemas()) == {ITEMS, OTHER}
+
+
+def test_a_schema_whose_removal_a_store_carries_out_late_may_come_again(
+    s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, late, remove = opened(s3), list[str](), RemoteFiles.remove
+
+    def removed(files: RemoteFiles, name: str) -> None:
+        if name.startswith("schemas/"):
+            late.append(name)
+            raise OSError("no answer has come in time")
+        remove(files, name)
+
+    seal_of(store, 1, ITEMS)
+    seal_of(store, 2, OTHER)
+    with monkeypatch.context() as patched:
+        patched.setattr(RemoteFiles, "remove", removed)
+        with pytest.raises(Transient):
+            store.retain(ALL_OLD, LATER)
+    store.recover()
+    seal_of(store, 3, ITEMS)
+    store.recover()
+    seal_of(store, 4, ITEMS)
+    [name] = late
+    store.files.remove(name)
+    reader = JournalReader(s3)
+    assert [entry.schemas for entry in reader.entries(2, reader.last_segment())] == [
+        {ITEMS.version: ITEMS}
+    ] * 2
+    assert store.retain(ALL_OLD, LATER).segments
+    assert len(store.files.listed("schemas")) == 1
