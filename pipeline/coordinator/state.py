@@ -42,6 +42,7 @@ from pipeline.snapshot.checkpoint import (
     stays_incomplete,
 )
 from pipeline.snapshot.chunk_index import ChunkIndex
+from pipeline.snapshot.prepared_xa import left_out
 from pipeline.snapshot.reselect_keys import UnknownRows, rereads_rows
 from pipeline.snapshot.snapshot import (
     ChunkId,
@@ -333,7 +334,8 @@ class State:
     @property
     def passed(self) -> StreamPosition:
         """Returns the stream's position: what has passed."""
-        return StreamPosition(self.stream, self.checkpoint.position, self.markers)
+        checkpoint = self.checkpoint
+        return StreamPosition(self.stream, checkpoint.position, self.markers, left_out(checkpoint.prepared))
 
 
 Order = (

@@ -28,6 +28,12 @@ stream never brings would keep it from passing forever. A GTID that the stream's
 server doesn't begin to send its log unless the position has all that it has purged (error 1236). A GTID that only the
 other server has is such a case. So a server with such *errant* transactions has no common history with the stream.
 
+*Prepared XA transactions.* An XA transaction that is prepared and has no second phase yet may be such a case too, for
+years. The position leaves its GTID out (`pipeline.snapshot.prepared_xa`), and the other server has executed it. So here
+the GTIDs of such first phases count as passed (`left_out`). That's right: no SELECT sees a row of an XA transaction
+before its second phase, and that one has a GTID of its own. If the SELECT saw the rows, this second GTID is in the high
+watermark, and the watermark passes with it.
+
 *Marker rows* need no set and no coordinates. They are two rows inserted into a table of the source, one before the
 SELECT and one after it. Each is in its own transaction. Let T be a transaction that had passed at the order of the
 chunk. It was in the log before the low row was written. With binlog_order_commits = ON transactions commit in the log's
@@ -40,7 +46,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 
 # What a marker row is, by its type.
 OPEN_MARKER: Final = "snapshot-window-open"
@@ -66,12 +72,14 @@ class StreamPosition:
     """The stream's position between two transactions: what has passed.
 
     `end`: where the last one ended, None before the stream's first event. `position`: all that have completely passed.
-    `markers`: the ids of marker rows in them, while a watermark may still be among them.
+    `markers`: the ids of marker rows in them, while a watermark may still be among them. `left_out`: the first phases
+    of XA transactions whose second phase hasn't passed.
     """
 
     end: Coordinates | None
     position: GtidSet
     markers: frozenset[str] = frozenset()
+    left_out: GtidSet = NO_GTIDS
 
     def has(self, high: High) -> bool:
         """Whether the stream has passed this high watermark."""
@@ -79,7 +87,7 @@ class StreamPosition:
             case Coordinates():
                 return self.end is not None and self.end.reaches(high)
             case GtidSet():
-                return high <= self.position
+                return high <= self.position | self.left_out
             case MarkerRow(id_):
                 return id_ in self.markers
             case _:

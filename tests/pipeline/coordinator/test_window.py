@@ -12,8 +12,10 @@ from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.journal import ChunkPart
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
 from tests.pipeline.builders import (
+    ITEMS,
     ORDERS,
     Capture,
     gtid,
@@ -141,3 +143,14 @@ def test_of_a_slice_a_window_keeps_the_transactions_that_touched_its_table_and_n
     capture.give(read(order, 1, 3, low="a:1-105", high=30), LogAdvanced(place(30)))
     (rows_of_chunk,) = [part.rows for part in capture.parts if isinstance(part, ChunkPart)]
     assert rows_of_chunk["id"].to_pylist() == [1], "the second transaction isn't in the low watermark"
+
+
+def test_a_replicas_set_passes_though_an_xa_transaction_stays_prepared() -> None:
+    capture = Capture(ORDERS)
+    order = capture.begin(ORDERS)
+    prepared = XaPrepared("x", 1, (ITEMS.table,), gtids("a:6"))
+    capture.give(replace(passed(20, wrote("a:7")), prepared=(prepared,)))
+    capture.give(read(order, 1, low="a:1-7", high=gtids("a:1-8")))
+    assert capture.state.windows, "the second phase hasn't passed"
+    capture.give(replace(passed(21, wrote("a:8")), prepared=(prepared,)))
+    assert not capture.state.windows
