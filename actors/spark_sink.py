@@ -32,7 +32,7 @@ from actors.lake.filesystem import absent_tables
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogUndefined
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
-from actors.lake.table_commits import ForeignTable
+from actors.lake.table_commits import CopiedJournal, ForeignTable
 from actors.lake.threads.scheduler_pools import Pool
 from actors.lake.threads.stall_detector import StallDetector
 from actors.runtime.actor import Actor, Sender
@@ -435,8 +435,8 @@ class SparkSink(Actor[ToSparkSink]):
             ) from error
 
     async def _raise_for_all(self, up: SparkUp, error: Exception) -> None:
-        """Raises if Spark or the lake's store has failed, for all tables."""
-        if isinstance(error, SparkLost | LakeFull | CatalogUndefined):
+        """Raises if Spark or the lake's store has failed, for all tables, or if a copy of the journal delivers too."""
+        if isinstance(error, SparkLost | LakeFull | CatalogUndefined | CopiedJournal):
             raise error
         try:
             await self._in_thread(up.lake.probe)

@@ -45,6 +45,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_table import (
+    CheckReached,
     DeltaTable,
     PlaceFiles,
     TableOpener,
@@ -52,6 +53,7 @@ from actors.lake.delta_table import (
     columns_of,
     has_segments,
     merge_by_statement,
+    unchecked,
 )
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.spark_connect import is_connect_session
@@ -151,25 +153,33 @@ class ConnectTable:
         """Does nothing: Delta cleans the log."""
 
     def append(
-        self, place: PlaceFiles, application: str, segments: range, marks: Mapping[str, int], metadata: str
+        self,
+        place: PlaceFiles,
+        application: str,
+        segments: range,
+        marks: Mapping[str, int],
+        metadata: str,
+        check: CheckReached = unchecked,
     ) -> None:
         """Appends the rows of files in one commit, unless `application` has reached the last of these segments.
 
-        Raises Conflict if it has reached another one of them.
+        Raises Conflict if it has reached another one of them, and what `check` does.
         """
         found = self.snapshot()
         assert found is not None
-        if not self._has(found, application, segments):
+        if not self._has(found, application, segments, check):
             with self._placed_rows(place, found.columns) as rows:
                 # A predecessor's server may have committed while the files were copied.
                 found = self.snapshot()
                 assert found is not None
-                if not self._has(found, application, segments):
+                if not self._has(found, application, segments, check):
                     self._write(rows, application, segments[-1], metadata)
         self._tables.set_transactions(self, marks)
 
-    def _has(self, found: TableVersion, application: str, segments: range) -> bool:
-        return has_segments(self.path, found.applications.get(application, -1), segments)
+    def _has(self, found: TableVersion, application: str, segments: range, check: CheckReached) -> bool:
+        reached = found.applications.get(application, -1)
+        check(found.version, reached)
+        return has_segments(self.path, reached, segments)
 
     def is_durable(self, _: int) -> bool:
         """Returns False: `append` returns no version."""

@@ -126,6 +126,14 @@ class TableVersion(TableReport):
 # Delta's log, with paths relative to the folder.
 PlaceFiles = Callable[[str, Mapping[str, Stored]], Sequence[str]]
 
+# Raises if a table mustn't have what it has: a version of the table, and the segment that its application has reached
+# there.
+CheckReached = Callable[[int, int], object]
+
+
+def unchecked(_version: int, _reached: int) -> None:
+    """Takes a table as it is."""
+
 
 class LakeTable(Protocol):
     """The Delta table at a path, which may not be there yet."""
@@ -156,11 +164,18 @@ class LakeTable(Protocol):
         """Removes the expired part of the log, by the table's own properties."""
 
     def append(
-        self, place: PlaceFiles, application: str, segments: range, marks: Mapping[str, int], metadata: str
+        self,
+        place: PlaceFiles,
+        application: str,
+        segments: range,
+        marks: Mapping[str, int],
+        metadata: str,
+        check: CheckReached = unchecked,
     ) -> int | None:
         """Appends the rows of these segments, in files, in one commit, unless `application` has reached the last one.
 
-        Raises Conflict if it has reached another one of them: then the commit would bring some rows twice.
+        Raises Conflict if it has reached another one of them: then the commit would bring some rows twice. Raises what
+        `check` does.
 
         `marks`: versions of other applications that the same commit sets. `metadata`: the commit's own report. Returns
         the table's version if the caller must make it durable, else None. It must also if the rows are there: another
@@ -392,18 +407,21 @@ class DeltaTable:
         segments: range,
         marks: Mapping[str, int],
         metadata: str,
+        check: CheckReached = unchecked,
     ) -> int:
         """Appends the rows of these segments, in files, in one commit. Returns its version; the newest if they are
         there.
 
         Raises Conflict if some are there, or if another writer brings some meanwhile. Raises Py4JJavaError with Delta's
         ConcurrentTransactionException for the same, and with MetadataChangedException if another writer changes the
-        columns.
+        columns. Raises what `check` does.
         """
         marks = {application: segments[-1], **marks}
         self._durable = None
         if self._own is not None and (end := self._own.end()) is not None:
-            if has_segments(self.path, end.applications.get(application, -1), segments):
+            reached = end.applications.get(application, -1)
+            check(end.version, reached)
+            if has_segments(self.path, reached, segments):
                 return end.version
             append = BlindAppend(place(self.path, columns_of(end.schema)), marks, metadata, _stamp())
             with naming_table(self.path):
@@ -411,7 +429,7 @@ class DeltaTable:
             if committed is not None:
                 self._durable = committed
                 return committed
-        return self._append_by_delta(self._log(), place, application, segments, marks, metadata)
+        return self._append_by_delta(self._log(), place, application, segments, marks, metadata, check)
 
     def is_durable(self, version: int) -> bool:
         """Returns whether this process wrote the commit, and not Delta, which doesn't sync it."""
@@ -425,13 +443,16 @@ class DeltaTable:
         segments: range,
         marks: Mapping[str, int],
         metadata: str,
+        check: CheckReached = unchecked,
     ) -> int:
         made = None if self._own is None else self._own.version()
         if made is not None and made > log.unsafeVolatileSnapshot().version():
             log.update(False, self._none, self._none)  # else an append of our own would be a rival's
         transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))
-        if has_segments(self.path, self._progress(transaction, application), segments):
-            return int(transaction.snapshot().version())
+        version, reached = int(transaction.snapshot().version()), self._progress(transaction, application)
+        check(version, reached)
+        if has_segments(self.path, reached, segments):
+            return version
         actions = self._classes.no_actions
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
             actions = actions.appended(self._classes.action(line))

@@ -74,7 +74,7 @@ class Lake:
         self._changing = TableLocks()
         # No append runs while maintenance trims the changelog.
         self._trimming = TableLocks()
-        self._commits = TableCommits(session, root, tables, self._files, identity, rules)
+        self._commits = TableCommits(session, root, tables, self._files, journal, rules)
         self.generations = Generations(root, self._commits, self.views, self._changing)
         self.verification = LakeVerification(session, root, tables, self._files, identity)
         self.upkeep = Upkeep(session, root, tables, self._changing, self._trimming)
@@ -89,8 +89,8 @@ class Lake:
         filesystem.delete_file(path)
 
     def find(self, table: TableId) -> LakeTableState:
-        """Returns what the lake has of a table. Raises ForeignTable if another journal feeds it, and
-        CatalogUndefined."""
+        """Returns what the lake has of a table. Raises ForeignTable if another journal feeds it, CopiedJournal if
+        another copy of this one does, and CatalogUndefined."""
         changelog = self._commits.own(table, Tier.CHANGELOG)
         if changelog is None:
             return LakeTableState()
@@ -104,6 +104,7 @@ class Lake:
         fed = None if mirrored is None else self._newest(table, mirrored)
         reached = MirrorPosition() if mirrored is None else MirrorPosition.from_reports(mirrored, changelog)
         changes = changelog.mark("changes")
+        self._commits.check_found(table, changelog, fed)
         if self.views is not None:
             self.views.follow(table)
         self._commits.keep_found(table, None if fed is None else fed.generation)
@@ -305,10 +306,13 @@ class Lake:
                 {self._commits.mark("after"): batch.after},
                 self._commits.metadata(
                     segment=todo.through,
+                    sealed_at_us=batch.sealed.get(todo.through),
                     position=str(batch.checkpoint.position),
                     newest_commit_time_us=batch.newest,
                 ),
+                lambda version, reached: self._commits.check_reached(table, delta, mark, version, reached),
             )
+            self._commits.note_reached(table, delta, mark, todo.through)
         if committed is not None:
             self._files.sync_commit(delta.path, committed, durable=delta.is_durable(committed))
 

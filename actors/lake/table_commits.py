@@ -7,16 +7,21 @@ and widening is enabled in a commit before. That commit changes nothing else.
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from actors.journal.store import JournalReader
 from actors.lake.delta_table import LakeTable, TableOpener, TableVersion, made_once, whole_together
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import side_session
-from actors.lake.transaction_log.delta_log import is_restored
+from actors.lake.transaction_log.delta_log import is_restored, report_at
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite, Transient
+from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import tables as lake_tables
 from pipeline.lake.column_changes import (
     ColumnPlan,
@@ -32,9 +37,22 @@ from pipeline.lake.reading.descriptions import describe_changelog, describe_mirr
 from pipeline.lake.tables import PIN_TYPE, LakeColumn, Property, Tier, location
 from pipeline.schema.table_schema import TableId, TableSchema
 
+# Of so many segments the sink remembers when they were sealed.
+_SEALED_KEPT: Final = 64
+
+_COPIED: Final = (
+    "{path} has segment {segment} as it was sealed at {at}, and {why}: another copy of this journal has delivered to "
+    "the lake; run one of the two services only, or give this one a journal and a lake of its own; if both have "
+    "delivered to the lake, move its tables away before the next start, so that their mirrors are filled again"
+)
+
 
 class ForeignTable(Definite):
     """Another journal feeds the lake table."""
+
+
+class CopiedJournal(Definite):
+    """Another copy of the journal has delivered to the lake table."""
 
 
 class TableCommits:
@@ -46,15 +64,23 @@ class TableCommits:
         root: str,
         tables: TableOpener,
         files: LakeFiles,
-        journal: str,
+        journal: JournalReader,
         rules: tuple[LakeRule, ...],
     ) -> None:
         self._session = session
         self._root = root
         self._tables = tables
         self._files = files
-        self._journal = journal
+        self._journal = journal.identity.id
+        self._segments = journal
+        # An entry has the whole checkpoint, and the tables of a batch have its last segment.
+        self._sealed_at = lru_cache(_SEALED_KEPT)(lambda segment: journal.entry(segment).sealed_at)
         self._rules = rules
+        # The segment through which the lake had everything when the sink began, as the journal knows it.
+        known = journal.consumers.known(LAKE_CONSUMER)
+        self._joined = 0 if known is None else known.segment
+        # The segments that lake tables have reached by a commit of this sink, or that it has compared with the journal.
+        self._reached: dict[tuple[TableId, str], tuple[str, int]] = {}
 
     def mirror_properties(self, table: TableId, *, shadow: bool = False) -> dict[str, str]:
         """Returns the properties with which a mirror begins, whatever is in it."""
@@ -114,6 +140,57 @@ class TableCommits:
                 "mirror is filled again"
             )
         return snapshot
+
+    def check_found(self, table: TableId, changelog: TableVersion, fed: TableVersion | None) -> None:
+        """Raises CopiedJournal if a table has a segment that this journal has sealed otherwise.
+
+        It looks only at segments that the sink didn't know of when it began. A lake that is ahead of where the journal
+        ended then is refused elsewhere (`pipeline.lake.step`).
+        """
+        for tier, found, mark in ((Tier.CHANGELOG, changelog, "changes"), (Tier.MIRROR, fed, "rows")):
+            if found is not None and self._joined < (reached := found.mark(mark)) <= self._end(table):
+                shown = tier is Tier.CHANGELOG
+                delta = (
+                    self.table(table, tier) if shown else self.table_of_generation(table, found.generation)
+                )
+                self.check_reached(table, delta, mark, found.version, reached)
+
+    def check_reached(self, table: TableId, delta: LakeTable, mark: str, version: int, reached: int) -> None:
+        """Raises CopiedJournal if a mark of a lake table is a segment that this journal has sealed otherwise.
+
+        It looks only at a mark that isn't of this sink's own last commit. A commit of an earlier version, or one before
+        the newest ones of the log, doesn't say when its segment was sealed.
+        """
+        if reached <= 0 or self._reached.get((table, mark)) == (delta.path, reached):
+            return
+        report = report_at(delta.path, version, self.mark(mark), reached)
+        sealed = None if report is None else json.loads(report).get("sealed_at_us")
+        if sealed is not None and (why := self._differs(reached, sealed)) is not None:
+            raise CopiedJournal(_COPIED.format(path=delta.path, segment=reached, at=_moment(sealed), why=why))
+        self.note_reached(table, delta, mark, reached)
+
+    def note_reached(self, table: TableId, delta: LakeTable, mark: str, segment: int) -> None:
+        """Notes that a mark of a lake table is this segment, as this journal has sealed it."""
+        self._reached[table, mark] = delta.path, segment
+
+    def _differs(self, segment: int, sealed: int) -> str | None:
+        """Returns what this journal has instead of a segment that was sealed then; None if it has that one, or has
+        removed it."""
+        try:
+            own = self._sealed_at(segment)
+        except Definite:
+            if segment > (last := self._segments.last_segment()):
+                return f"this journal ends with segment {last}"
+            if segment >= self._segments.consumers.first():
+                raise
+            return None
+        return None if own == sealed else f"this journal sealed it at {_moment(own)}"
+
+    def _end(self, table: TableId) -> int:
+        """Returns the segment that a table may have reached, as far as that isn't compared yet."""
+        last, known = self._segments.last_segment(), self._segments.consumers.known(LAKE_CONSUMER)
+        ends = () if known is None else (known.unchecked_end, known.unseen.get(table))
+        return min((end for end in ends if end is not None), default=last)
 
     def set_properties(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         """Sets properties of a lake table, in a commit of nothing else."""
@@ -256,3 +333,8 @@ class TableCommits:
     def metadata(self, **report: object) -> str:
         """Returns a commit's own report, as JSON."""
         return json.dumps({"journal": self._journal, **report})
+
+
+def _moment(us: int) -> str:
+    """Returns a moment (µs since the epoch) as text."""
+    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)).isoformat(" ")

@@ -121,8 +121,9 @@ class Batch:
     `checkpoint` is that of `through`. `generations`: those that the mirrors have at the first segment, and those that
     begin later, in order. `alterations`: what statements did to columns before the first segment. `commit_times`:
     samples of when their transactions committed, and `newest` the last of these, None where there were none; µs since
-    the epoch. `cut_off`: why each of these tables gets nothing more. Its generation lacks segments that the journal
-    removed, and capture has stopped it, so that no later one begins by itself.
+    the epoch. `sealed`: when each of the segments was sealed (µs since the epoch). `cut_off`: why each of these tables
+    gets nothing more. Its generation lacks segments that the journal removed, and capture has stopped it, so that no
+    later one begins by itself.
     """
 
     after: int
@@ -133,6 +134,7 @@ class Batch:
     checkpoint: Checkpoint
     commit_times: tuple[int, ...]
     newest: int | None
+    sealed: Mapping[int, int] = field(default_factory=dict)
     cut_off: Mapping[TableId, str] = field(default_factory=dict)
 
     def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:
@@ -202,6 +204,7 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BATCH_BYTES) -> 
         checkpoint=taken[-1].checkpoint,
         commit_times=tuple(sample for each in times for sample in each.samples),
         newest=max((each.newest for each in times), default=None),
+        sealed={entry.segment: entry.sealed_at for entry in taken},
     )
 
 

@@ -1,6 +1,8 @@
 """A table's history, as a journal and as a plain dictionary, to hold the lake against."""
 
+import copy
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,7 +116,7 @@ class History:
     """A real journal that tests write, segment by segment.
 
     `altered`: what statements did to columns before the open segment's first row. `at_source`: the columns of tables
-    that have other columns at the source, as they have with protected ones.
+    that have other columns at the source, as they have with protected ones. `sealed_at`: when each segment is sealed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -129,6 +131,17 @@ class History:
         self.snapshots: tuple[Snapshot, ...] = ()
         self.scanned: frozenset[TableId] = frozenset()
         self.stopped: dict[TableId, str] = {}
+        self.sealed_at = 1_700_000_000_000_000
+
+    def copy(self, directory: Path) -> "History":
+        """A copy of the journal, which continues by itself. Its segments are sealed at other moments."""
+        shutil.copytree(self.store.directory, directory)
+        made = copy.copy(self)
+        made.store = JournalStore.open_single_writer(directory, "test")
+        made.store.recover()
+        made.tables = {id_: copy.deepcopy(each) for id_, each in self.tables.items()}
+        made.sealed_at += 1
+        return made
 
     def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
         """Add a table."""
@@ -247,7 +260,7 @@ class History:
                 chunks=(),
                 checkpoint=checkpoint,
                 schemas={schema.version: schema for schema in named},
-                sealed_at=1_700_000_000_000_000,
+                sealed_at=self.sealed_at,
                 alterations=tuple(self.altered),
                 protected=protected,
                 position_stays=idle,

@@ -39,7 +39,7 @@ _CHECKPOINT = re.compile(
 _TOLD = ("metaData", "txn")
 # The operations with which somebody sets a table back, to its own older state or to a copy's.
 _SET_BACK = ("RESTORE", "CLONE")
-# How many commits of others may follow one of these.
+# How many commits of others may follow one that is looked for.
 _LOOKED_BACK = 64
 
 # So many commits are read at most to list files, and so many bytes of them. More take longer than Delta's own listing.
@@ -130,18 +130,38 @@ def is_restored(path: str, version: int, applications: str) -> bool:
     It looks back to the newest commit that sets an application whose name begins with `applications`. Raises as
     `read_version`.
     """
-    filesystem, root = lake_filesystem(path)
-    for at in range(version, max(-1, version - _LOOKED_BACK), -1):
-        try:
-            lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
-        except FileNotFoundError:  # it has expired
-            return False
-        actions = list(map(json.loads, lines))
+    for actions in _newest_commits(path, version):
         if any(action.get("commitInfo", {}).get("operation") in _SET_BACK for action in actions):
             return True
         if any(action.get("txn", {}).get("appId", "").startswith(applications) for action in actions):
             return False
     return False
+
+
+def report_at(path: str, version: int, application: str, reached: int) -> str | None:
+    """Returns the report of the commit with which an application has reached a number.
+
+    Returns None if that commit has none, or if it isn't among the newest ones up to a version. Raises OSError if the
+    filesystem does.
+    """
+    for actions in _newest_commits(path, version):
+        marks = {each["txn"]["appId"]: each["txn"]["version"] for each in actions if "txn" in each}
+        if marks.get(application) == reached:
+            told = (each["commitInfo"].get("userMetadata") for each in actions if "commitInfo" in each)
+            return next(told, None)
+    return None
+
+
+def _newest_commits(path: str, version: int) -> Iterator[list[dict[str, Any]]]:
+    """Returns the actions of the newest commits up to a version, the newest first, and none before one that has
+    expired."""
+    filesystem, root = lake_filesystem(path)
+    for at in range(version, max(-1, version - _LOOKED_BACK), -1):
+        try:
+            lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
+        except FileNotFoundError:
+            return
+        yield list(map(json.loads, lines))
 
 
 def logged_files(path: str, version: int, is_before: IsBefore | None = None) -> list[dict[str, Any]] | None:

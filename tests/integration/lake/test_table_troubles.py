@@ -24,6 +24,7 @@ from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
+from actors.lake.table_commits import CopiedJournal, TableCommits
 from actors.lake.verification import LakeVerification
 from actors.runtime.filesystem import sync
 from pipeline import metrics as catalogue
@@ -218,6 +219,104 @@ async def test_a_lake_of_another_journal_ends_the_sink(house: House, spark: Spar
         async with asyncio.timeout(WITHIN_S):
             with pytest.raises(Definite, match="give this pipeline a lake of its own"):
                 await running
+
+
+def seal_items(history: History, v: int) -> int:
+    """Seals a segment with a row of one of the two tables."""
+    history.transaction((history.tables[table("items").table], "u", (v, v)))
+    return history.seal()
+
+
+async def test_a_start_ends_at_segments_that_another_copy_of_the_journal_has_delivered(
+    house: House, tmp_path: Path
+) -> None:
+    async with house.life() as running:
+        await house.at_work(running)
+        house.is_filled(house.orders)
+        original, copied = house.history, house.history.copy(tmp_path / "copied")
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    house.history = copied
+    assert seal_items(copied, 3) == original.segment
+    async with house.life() as running:
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(CopiedJournal) as ended:
+                await running
+    copied.store.close()
+    assert f"{house.root}/shop/" in str(ended.value)
+    assert "has segment 2 as it was sealed at 2023-11-14 22:13:20+00:00" in str(ended.value)
+    assert "this journal sealed it at 2023-11-14 22:13:20.000001+00:00" in str(ended.value)
+    assert house.changes("items") == [(1, 1, 1), (2, 2, 2)]
+    house.history = original
+    async with house.life() as running:  # the lake has nothing of the copy
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 4, 4)]
+
+
+@pytest.mark.parametrize("further", [1, 2])
+async def test_a_batch_ends_at_a_segment_that_another_copy_of_the_journal_has_delivered_meanwhile(
+    house: House, spark: Spark, tmp_path: Path, further: int
+) -> None:
+    """The copy is as far as the batch, or further than this journal."""
+    items = table("items").table
+    async with house.life() as running:
+        await house.at_work(running)
+        copied = house.history.copy(tmp_path / "copied")
+        for n in range(further):
+            seal_items(copied, 3 + n)
+        lake, sealed = Lake(spark.session, house.lake.path, copied.store), copied.store.last_segment()
+        batch = next_batch(copied.store.entries(1, sealed))
+        await asyncio.to_thread(lambda: lake.deliver(items, lake.find(items), batch))
+        copied.store.close()
+        await house.write(2, 2)
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(CopiedJournal) as ended:
+                await running
+    ours = ("this journal ends with segment 2", "this journal sealed it at")[further == 1]
+    assert f"shop/items/changelog has segment {1 + further} as it was sealed at" in str(ended.value)
+    assert ours in str(ended.value)
+    assert [n for _, n, _ in house.changes("items")] == [1, *range(3, 3 + further)]
+
+
+async def test_no_batch_follows_one_that_another_copy_of_the_journal_has_delivered_where_this_one_had_none(
+    house: House, spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless an earlier version has delivered it, which doesn't say when it was sealed."""
+    items = table("items").table
+    async with house.life() as running:
+        await house.at_work(running)
+        copied = house.history.copy(tmp_path / "copied")
+        lake = Lake(spark.session, house.lake.path, copied.store)
+
+        async def deliver(v: int) -> None:
+            """Delivers a segment of the copy that has none of this table here."""
+            batch = next_batch(copied.store.entries(seal_items(copied, v) - 1, copied.segment))
+            await asyncio.to_thread(lambda: lake.deliver(items, lake.find(items), batch))
+            house.history.transaction((house.orders, "u", (v, v)))
+            await house.mailbox.put(SEALED, SegmentSealed(house.history.seal()))
+            await house.until(house.arrived, running)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(TableCommits, "metadata", lambda *_, **__: "{}")
+            await deliver(2)
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert [n for _, n, _ in house.changes("items")] == [1, 2, 3]
+        copied.store.close()
+        copied = house.history.copy(tmp_path / "copied again")
+        lake = Lake(spark.session, house.lake.path, copied.store)
+        await deliver(4)
+        copied.store.close()
+        await house.write(5, 5)
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(CopiedJournal):
+                await running
+    assert [n for _, n, _ in house.changes("items")] == [1, 2, 3, 4]
 
 
 async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_begin_anew(

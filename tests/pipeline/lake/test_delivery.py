@@ -52,7 +52,16 @@ def entry(
     holding = {V1.table: V1} | {schema.table: schema for schema in schemas}
     checkpoint = Checkpoint(GtidSet(), segment, holding, {V1.table: mirror} if mirror else {})
     return Entry(
-        segment, files, segment, segment, 1, times, (), checkpoint, {s.version: s for s in schemas}, 0
+        segment,
+        files,
+        segment,
+        segment,
+        1,
+        times,
+        (),
+        checkpoint,
+        {s.version: s for s in schemas},
+        10 * segment,
     )
 
 
@@ -69,6 +78,7 @@ def test_a_batch_takes_segments_until_it_is_full_and_no_more() -> None:
     assert [piece.place for piece in batch.tables[ITEMS.table].changes] == [1]
     assert batch.commit_times == (4, 5, 6, 7)
     assert batch.newest == 7
+    assert batch.sealed == {4: 40, 5: 50, 6: 60}
     assert next(entries).segment == 7
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from actors.lake.transaction_log import delta_log
-from actors.lake.transaction_log.delta_log import is_restored, last_report, logged_files, read_version
+from actors.lake.transaction_log.delta_log import (
+    is_restored,
+    last_report,
+    logged_files,
+    read_version,
+    report_at,
+)
 
 
 def test_what_the_last_commit_that_says_anything_says(tmp_path: Path) -> None:
@@ -63,6 +69,31 @@ def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Pa
     assert found == [False, True, True, True, False, False]
     (log / f"{1:020}.json").unlink()  # it has expired
     assert not is_restored(str(tmp_path), 3, "j/")
+
+
+def test_the_report_of_the_commit_with_which_an_application_has_got_somewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(told: dict[str, object], **marks: int) -> list[dict[str, object]]:
+        txns: list[dict[str, object]] = [{"txn": {"appId": a, "version": v}} for a, v in marks.items()]
+        return [{"commitInfo": told}, *txns]
+
+    table = logged(
+        tmp_path,
+        commit({"userMetadata": "three"}, after=1, changes=3),
+        commit({"userMetadata": "merged"}, merged=5),
+        commit({"operation": "WRITE"}, changes=5),
+        commit({"operation": "OPTIMIZE"}),
+    )
+    found = [report_at(table, version, "changes", 3) for version in range(4)]
+    assert found == ["three"] * 4
+    assert report_at(table, 3, "changes", 5) is None
+    assert report_at(table, 3, "changes", 4) is None
+    monkeypatch.setattr(delta_log, "_LOOKED_BACK", 3)
+    assert report_at(table, 3, "changes", 3) is None
+    monkeypatch.undo()
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()  # it has expired
+    assert report_at(table, 3, "changes", 3) is None
 
 
 def logged(folder: Path, *commits: list[dict[str, object]]) -> str:
