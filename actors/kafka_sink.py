@@ -52,7 +52,7 @@ from pipeline.kafka.orders import (
     SendNotifications,
     SendPortion,
 )
-from pipeline.kafka.position import SinkPosition
+from pipeline.kafka.position import NamedPosition, SinkPosition
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
@@ -193,6 +193,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             known.segment,
             known.reported is not None,
             known.unchecked_end,
+            known.sent,
         )
 
     async def _take_in(self, fact: Fact) -> None:
@@ -268,7 +269,8 @@ class KafkaSink(Actor[ToKafkaSink]):
             case ConfirmSegment(segment, needless):
                 await self._report_position()
                 record = self._journal.consumers.record_progress
-                await self._calls.in_thread(record, KAFKA_CONSUMER, needless, segment)
+                sent = NamedPosition(connected.position_topic, self._state.at.position)
+                await self._calls.in_thread(record, KAFKA_CONSUMER, needless, segment, sent=sent)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
             case ReportSetAside(topic, reason):
                 log.error("the topic was set aside", topic=topic, reason=reason)

@@ -10,6 +10,9 @@ that time (`reported`), and the output reports the same now. Of the lake the fil
 something (`brought`), and the lake has that segment. An older copy of the output hasn't, and a newer one reports more
 (`pipeline.lake.step.complete_through`).
 
+Of the topics the file also has the position that the sink last committed, with the name of its topic (`sent`). Another
+position topic may be older, and then the topics have more than it says.
+
 No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
 anything, the file gets the journal's end (`unchecked_end`). It keeps that through restarts until the consumer has
@@ -32,6 +35,7 @@ from pipeline.config.settings import NAME, NAME_WORDS
 from pipeline.errors import Definite
 from pipeline.journal.consumer_names import CONSUMERS, LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
+from pipeline.kafka.position import NamedPosition, named_from_json, named_to_json
 from pipeline.schema.table_schema import TableId
 
 _FORGOTTEN: Final = ".forgotten"
@@ -49,6 +53,7 @@ class Consumer:
     the last segment with which the output got something by then; 0 if that isn't known.
     `unchecked_end`: the segment with which the journal ended before the writer began. The output must not be ahead of
     it. None once that is checked. `lost`: the tables whose changes in its output don't add up to their rows.
+    `sent`: of the topics, the position of the last Kafka transaction; None in a file of an earlier version.
     """
 
     segment: int
@@ -58,6 +63,7 @@ class Consumer:
     lost: LostScans = field(default_factory=dict)
     unseen: Mapping[TableId, int] = field(default_factory=dict)
     brought: int = 0
+    sent: NamedPosition | None = None
 
 
 class Consumers:
@@ -73,15 +79,17 @@ class Consumers:
         reported: int | None = None,
         lost: LostScans | None = None,
         brought: int = 0,
+        sent: NamedPosition | None = None,
     ) -> None:
         """This consumer has everything through the segment, or never will have what it lacks.
 
         What isn't compared with the journal's end stays so. `lost`: as the Consumer has it; None for nothing, or for
-        what the consumer had lost when it was forgotten. `brought`: as the Consumer has it.
+        what the consumer had lost when it was forgotten. `brought`, `sent`: as the Consumer has them.
         """
         if not NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use {NAME_WORDS}")
-        told = Consumer(segment, time.time_ns() // 1000, reported, lost=lost or {}, brought=brought)
+        now = time.time_ns() // 1000
+        told = Consumer(segment, now, reported, lost=lost or {}, brought=brought, sent=sent)
         if (known := self.known(name)) is None and (known := self._forgotten(name)) is not None:
             told = replace(told, lost=known.lost if lost is None else lost)
         if known is not None:
@@ -122,6 +130,8 @@ class Consumers:
         }
         if consumer.brought:
             value["brought"] = consumer.brought
+        if consumer.sent is not None:
+            value["sent"] = named_to_json(consumer.sent)
         if consumer.unchecked_end is not None:
             value["unchecked_end"] = consumer.unchecked_end
         if consumer.lost:
@@ -158,6 +168,7 @@ class Consumers:
                 {TableId(d, t): frozenset(ids) for d, t, ids in value.get("lost", ())},
                 {TableId(d, t): end for d, t, end in value.get("unseen", ())},
                 value.get("brought", 0),
+                named_from_json(value["sent"]) if "sent" in value else None,
             )
         except FileNotFoundError:
             return None

@@ -33,6 +33,14 @@ class KafkaPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedPosition:
+    """The position that the position topic `topic` has."""
+
+    topic: str
+    position: KafkaPosition
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """A topic that has everything through `position` and lacks what follows, and why it refuses that.
 
@@ -83,6 +91,16 @@ def to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
 def from_json(text: bytes) -> SinkPosition:
     """Parses the position that `to_json` returned. Raises Definite for anything else."""
     return _parsed(text, _sink_position_of)
+
+
+def named_to_json(at: NamedPosition) -> dict[str, Any]:
+    """Returns the position as the journal's file of the consumer has it; `named_from_json` is the inverse."""
+    return {"topic": at.topic, **_position_json(at.position)}
+
+
+def named_from_json(value: Mapping[str, Any]) -> NamedPosition:
+    """Parses what `named_to_json` returned. Raises KeyError, TypeError and ValueError for anything else."""
+    return NamedPosition(str(value["topic"]), _position_of(value))
 
 
 def ends_from_json(text: bytes) -> RecordEnds:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
-from pipeline.kafka.position import KafkaPosition, SinkPosition
+from pipeline.kafka.position import KafkaPosition, NamedPosition, SinkPosition
 from pipeline.kafka.topics import Routing
 from pipeline.kafka.transaction_endings import TopicPart
 
@@ -19,7 +19,8 @@ class JournalBounds:
 
     `joined`: the segment through which we need nothing, as retention knows it. `confirmed`: whether the sink reported
     that after a Kafka transaction. `unchecked_end`: the segment with which the journal ended before its writer began,
-    which the topics may not be ahead of; None if that was checked before.
+    which the topics may not be ahead of; None if that was checked before. `sent`: the position that the sink last
+    reported; None if it didn't, or if an earlier version did.
     """
 
     journal: str
@@ -28,6 +29,7 @@ class JournalBounds:
     joined: int
     confirmed: bool
     unchecked_end: int | None = None
+    sent: NamedPosition | None = None
 
     @property
     def end(self) -> int:

@@ -202,7 +202,7 @@ def _do_due(state: State, first: int, now: float) -> Next:
 
 def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
     """Continues from the position that the sink found."""
-    position = _checked_position(found)
+    position = _checked_position(state, found)
     there = {} if found.at is None else _still_set_aside(state, found.at)
     former = () if found.at is None else _former_routings(state, replace(found.at, set_aside=there))
     refused = {
@@ -257,7 +257,7 @@ def _former_routings(state: State, at: SinkPosition) -> tuple[FormerRouting, ...
     return ()
 
 
-def _checked_position(found: PlacesFound) -> KafkaPosition:
+def _checked_position(state: State, found: PlacesFound) -> KafkaPosition:
     """Returns the position to continue from. Raises PositionLost."""
     journal, position = found.journal, None if found.at is None else found.at.position
     if position is None and journal.confirmed:
@@ -272,6 +272,14 @@ def _checked_position(found: PlacesFound) -> KafkaPosition:
         )
     if position is None:
         position = KafkaPosition(journal.joined)
+    elif (
+        (sent := journal.sent) is not None and sent.topic != state.position_topic and position < sent.position
+    ):
+        raise PositionLost(
+            f"the position topic {state.position_topic} has segment {position.segment}, and the topics have segment "
+            f"{sent.position.segment} by {sent.topic}, which kafka.position_topic named since: what is between would "
+            f"be sent twice; set kafka.position_topic = {sent.topic!r}"
+        )
     begun = position.scn > 0 or position.rows > 0
     if position.segment + begun > journal.end:
         raise PositionLost(

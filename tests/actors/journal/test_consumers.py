@@ -10,6 +10,7 @@ from actors.journal.files import Files, LocalFiles
 from actors.journal.writer_epochs import FIRST
 from pipeline.errors import Definite
 from pipeline.journal.consumer_names import CONSUMERS
+from pipeline.kafka.position import KafkaPosition, NamedPosition
 from pipeline.schema.table_schema import TableId
 
 
@@ -30,6 +31,10 @@ def test_what_a_consumer_told_last_is_known_to_all(files: Files) -> None:
     assert (told["lake"].reported, told["topics"].reported) == (5, None)
     assert (told["lake"].brought, told["topics"].brought) == (6, 0)
     assert {name: consumer.segment for name, consumer in told.items()} == {"lake": 7, "topics": 9}
+    sent = NamedPosition("positions", KafkaPosition(8, 4, 2))
+    consumers.record_progress("kafka", 8, 8, sent=sent)
+    consumers.leave_unchecked("kafka", 9)
+    assert (consumers.all()["kafka"].sent, told["topics"].sent) == (sent, None)
     assert told["lake"].reported_at >= told["topics"].reported_at > 1_700_000_000_000_000
 
 

@@ -1,10 +1,12 @@
 """A broker that dies under load and comes back, and a topic that is removed: each change is once, and none is lost."""
 
 import asyncio
+import base64
 import json
 import shutil
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from aiokafka.producer.sender import AddPartitionsToTxnHandler
 from structlog.testing import capture_logs
 
+from actors.journal.store import JournalReader
 from actors.kafka.broker_check import check_topics, topic_setting
 from actors.kafka.topics import partitions_of
 from actors.service.assembly import Assembly
@@ -20,6 +23,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, Settings
+from pipeline.journal.consumer_names import KAFKA_CONSUMER
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.awaiting import until
@@ -232,6 +236,37 @@ async def test_where_the_position_was_removed_nothing_is_guessed(
         await service.caught_up(open_shop)
         await service.drop()
     assert len(await committed_messages(kafka, topic)) == 1
+
+
+async def test_an_earlier_position_topic_sends_nothing_twice(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    earlier = to_topics(kafka, open_shop, tmp_path)
+    assert earlier.kafka is not None
+    later = replace(earlier, kafka=replace(earlier.kafka, position_topic=f"later-{earlier.name}"))
+    topic = orders_topic(earlier)
+
+    async def send(settings: Settings, total: int) -> None:
+        async with running(settings, Assembly) as service:
+            await first_change_sent(
+                service, open_shop, f"UPDATE shop.orders SET total = {total} WHERE id = 1"
+            )
+            await service.stop()
+
+    await send(earlier, 17)
+    JournalReader(earlier.journal.path).forget_consumer(KAFKA_CONSUMER)
+    await send(later, 18)
+    async with running(earlier, Assembly) as service:
+        with capture_logs() as logs:
+            await service.until(
+                lambda: any(f"kafka.position_topic = 'later-{earlier.name}'" in str(each) for each in logs),
+                "it is named",
+            )
+        await service.drop()
+    assert len(await committed_messages(kafka, topic)) == 2
+    await send(later, 19)
+    values = [json.loads(each.value)["after"]["total"] for each in await committed_messages(kafka, topic)]
+    assert [int.from_bytes(base64.b64decode(value)) for value in values] == [1700, 1800, 1900]
 
 
 async def test_a_journal_that_was_restored_from_an_older_copy_is_named(

@@ -32,7 +32,7 @@ from pipeline.kafka.orders import (
     SendPortion,
 )
 from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
-from pipeline.kafka.position import FormerRouting, KafkaPosition, SetAside, SinkPosition
+from pipeline.kafka.position import FormerRouting, KafkaPosition, NamedPosition, SetAside, SinkPosition
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
@@ -412,6 +412,12 @@ def test_a_topic_whose_messages_the_journal_no_longer_has_is_not_guessed() -> No
             "the topics have segment 3, and the consumer kafka was forgotten",
         ),
         (found(KafkaPosition(3, 7), joined=5), "joined the journal again after segment 5"),
+        (
+            found(KafkaPosition(3, 7), sent=NamedPosition("newer", KafkaPosition(4))),
+            "have segment 4 by newer, .* set kafka.position_topic = 'newer'",
+        ),
+        (found(KafkaPosition(3, 7), sent=NamedPosition("newer", KafkaPosition(3, 8))), "sent twice"),
+        (found(KafkaPosition(3, 7, 1), sent=NamedPosition("newer", KafkaPosition(3, 7, 2))), "sent twice"),
     ],
 )
 def test_a_position_that_does_not_fit_is_no_guess(places: PlacesFound, words: str) -> None:
@@ -428,6 +434,14 @@ def test_what_the_topics_have_when_the_consumer_joins_again_fits() -> None:
     ):
         state, _ = step(State(4), found(position, confirmed=confirmed, joined=joined))
         assert state.at.position == position
+
+
+def test_another_position_topic_that_is_as_far_fits_and_so_does_the_same_one_set_back() -> None:
+    """With its own topics, a broker that is set back lacks what comes after its position."""
+    reported, older = KafkaPosition(3, 7), KafkaPosition(2)
+    for position, topic in ((reported, "newer"), (KafkaPosition(4), "newer"), (older, "same")):
+        places = found(position, confirmed=True, sent=NamedPosition(topic, reported))
+        assert step(State(4, position_topic="same"), places)[0].at.position == position
 
 
 def test_a_fact_that_answers_nothing_is_no_fact() -> None:
