@@ -37,7 +37,7 @@ from pipeline.journal.changes.retained_range import Entries, RetainedRange, firs
 from pipeline.journal.entry import Entry
 from pipeline.journal.request_parameters import check_names
 from pipeline.kafka.databus.event_page import EventPage
-from pipeline.kafka.databus.events import AvroEvents, EventForm, JsonEvents
+from pipeline.kafka.databus.events import AvroEvents, JsonEvents
 from pipeline.kafka.databus.row_records import key_schema_text, row_schema_digest, row_schema_text
 from pipeline.kafka.databus.source_filters import check_source_filters, wanted_events
 from pipeline.kafka.databus.sources import UnknownSource, find_sources, source_id
@@ -47,6 +47,7 @@ from pipeline.kafka.databus.stream_query import (
     StreamQuery,
     parse_stream_query,
 )
+from pipeline.kafka.databus.window_scn import first_window, own_place
 from pipeline.schema.table_names import split_names
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -54,6 +55,11 @@ from pipeline.schema.table_schema import TableId, TableSchema
 # by their keys reads no more bytes of files either, if it reads more than one segment.
 MOST_READ_SEGMENTS: Final = 256
 MOST_READ_BYTES: Final = 64 << 20
+
+_FORMS: Final[Mapping[EventEncoding, type[JsonEvents] | type[AvroEvents]]] = {
+    EventEncoding.JSON: JsonEvents,
+    EventEncoding.BINARY: AvroEvents,
+}
 
 _NOT_FOUND: Final = "com.linkedin.databus.core.ScnNotFoundException"
 _WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestParamValueException"
@@ -131,38 +137,39 @@ class DatabusRelay:
 
     async def _stream(self, request: web.Request) -> web.Response:
         query = parse_stream_query(request.query)
-        form = JsonEvents() if query.output is EventEncoding.JSON else AvroEvents()
         with self._readers.admit():
-            page, body = await while_client_waits(request, self._made(query, form))
+            page, body = await while_client_waits(request, self._made(query))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
-        answer = web.Response(body=body, content_type=form.content_type, headers=headers)
+        answer = web.Response(body=body, content_type=_FORMS[query.output].content_type, headers=headers)
         self._memory.check_room(answer)
         name = "json" if query.output is EventEncoding.JSON else "avro"
         self._readers.measure(name, page.rows, len(body))
         return answer
 
-    async def _made(self, query: StreamQuery, form: EventForm) -> tuple[EventPage, bytes]:
+    async def _made(self, query: StreamQuery) -> tuple[EventPage, bytes]:
         """Returns the events of an answer, and its body."""
         async with self._memory.making(self._few):
-            page = await self._page(query, form)
+            page = await self._page(query)
             return page, await self._tap.work(page.whole)
 
-    async def _page(self, query: StreamQuery, form: EventForm) -> EventPage:
+    async def _page(self, query: StreamQuery) -> EventPage:
         """Returns the events of an answer. Others who read have their turn after each piece."""
-        pages = self._pages(query, form)
+        pages = self._pages(query)
         page = await self._tap.work(lambda: next(pages))
         while (more := await self._tap.work(lambda: next(pages, None))) is not None:
             page = more
         return page
 
-    def _pages(self, query: StreamQuery, form: EventForm) -> Iterator[EventPage]:
+    def _pages(self, query: StreamQuery) -> Iterator[EventPage]:
         """Returns the page after each piece that it takes, at last with all."""
         journal, there = self._tap.sealed()
         known = self._tap.tables(journal.entry(there.last))
         tables = find_sources(query.sources, known) if query.sources else sorted(known)
         keys = _keys_of(query, tables, known)
-        place = _at_next_scn(find_place(query.place.since, there, journal.entry), there, journal.entry)
-        page = EventPage(form, query.size, query.place.first, query.place.skipped)
+        window = own_place(query.place, there.id)
+        place = _at_next_scn(find_place(window.since, there, journal.entry), there, journal.entry)
+        form = _FORMS[query.output](first_window(there.id))
+        page = EventPage(form, query.size, window.first, window.skipped)
         changes = SegmentChanges(journal, place, frozenset(tables), keys=keys, shared=self._tap.shared)
         last = min(there.last, place.segment + MOST_READ_SEGMENTS - 1)
         if keys is not None:
@@ -210,13 +217,13 @@ class DatabusRelay:
 
     def _inbound(self) -> dict[str, Any]:
         journal, there = self._tap.sealed()
-        first, last = journal.entry(there.first), journal.entry(there.last)
+        first, last, begin = journal.entry(there.first), journal.entry(there.last), first_window(there.id)
         return {
             "dimension": "total",
             "numDataEvents": int(self._metrics.total(catalogue.JOURNAL_ROWS)),
-            "minWinScn": there.scn,
-            "maxWinScn": last.last_scn,
-            "sinceWinScn": there.scn - 1,
+            "minWinScn": begin + there.scn,
+            "maxWinScn": begin + last.last_scn,
+            "sinceWinScn": begin + there.scn - 1,
             "timestampMinScnEvent": _first_ms(first),
             "timestampMaxScnEvent": _last_ms(last),
         }
@@ -244,10 +251,10 @@ class DatabusRelay:
 
     def _buffer(self) -> dict[str, Any]:
         journal, there = self._tap.sealed()
-        first, last = journal.entry(there.first), journal.entry(there.last)
+        first, last, begin = journal.entry(there.first), journal.entry(there.last), first_window(there.id)
         return {
-            "minScn": there.scn,
-            "maxScn": last.last_scn,
+            "minScn": begin + there.scn,
+            "maxScn": begin + last.last_scn,
             "timestampFirstEvent": _first_ms(first),
             "timestampLatestEvent": _last_ms(last),
         }

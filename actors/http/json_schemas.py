@@ -52,6 +52,9 @@ NUMBER: Final[JsonSchema] = {"type": "number"}
 ANY: Final[JsonSchema] = {"type": "object"}
 
 _POSITION = _described(JSON_STRING, "A GTID set: the transactions that have wholly passed.")
+_DATABUS_SCN = _described(
+    COUNT, "The SCN as Databus' paths have it: with the journal's generation in its high bits."
+)
 _SECONDS = _described(NUMBER, "Seconds.")
 _MS = _described(COUNT, "Milliseconds since the epoch.")
 _SOURCE = _described(_or_null(JSON_STRING), "The server whose log is read: host:port.")
@@ -184,12 +187,14 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
             "Transactions of the given GTID set that may come again after `scn`; not after `checkpoint`.",
         ),
         checkpoint=_described(JSON_STRING, "The place exactly."),
+        databus_scn=_DATABUS_SCN,
     ),
     "Bootstrap": _object(
         checkpoint=_described(JSON_STRING, "Continue at /changes with `since=` this."),
         scn=_described(
             COUNT, "All tables have everything through this SCN at these versions, and nothing after it."
         ),
+        databus_scn=_DATABUS_SCN,
         position=_POSITION,
         segment=COUNT,
         tables=_described(

@@ -57,6 +57,7 @@ from pipeline.journal.changes.place import PlaceGone
 from pipeline.journal.changes.query import parse_changes_query
 from pipeline.journal.changes.translation import parse_translated_place
 from pipeline.journal.request_parameters import MalformedRequest
+from pipeline.kafka.databus.window_scn import first_window
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
 
@@ -378,6 +379,7 @@ class HttpServer:
                 "gtid_set": None if found.gtid_set is None else found.gtid_set.on_one_line,
                 "beyond": found.beyond.on_one_line,
                 "checkpoint": str(found.checkpoint),
+                "databus_scn": first_window(found.checkpoint.journal) + found.scn,
             }
         )
 
@@ -387,6 +389,7 @@ class HttpServer:
             {
                 "checkpoint": str(checkpoint),
                 "scn": place.reached.scn,
+                "databus_scn": first_window(checkpoint.journal) + place.reached.scn,
                 "position": str(place.reached.position),
                 "segment": place.reached.segment,
                 "tables": {str(table): at for table, at in place.read_at.items()},

@@ -42,6 +42,7 @@ from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
 from pipeline.journal.changes.query import ChangesFormat, ChangesQuery, NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, translate
+from pipeline.kafka.databus.window_scn import own_scn
 from pipeline.schema.table_schema import TableId, TableSchema
 
 MOST_READERS: Final = 128
@@ -148,6 +149,7 @@ class ChangesReaders:
 
     def _translate(self, since: Since) -> Translation:
         journal, there = self.tap.sealed()
+        since = own_scn(since, there.id) if isinstance(since, int) else since
         return translate(since, there, journal.entry, partial(segment_transactions, journal))
 
     def _places(

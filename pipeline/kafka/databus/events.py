@@ -65,9 +65,12 @@ class EventForm(Protocol):
 
 
 class JsonEvents:
-    """Lines of JSON."""
+    """Lines of JSON. `begin`: the SCN of the window before all others (`pipeline.kafka.databus.window_scn`)."""
 
     content_type = "application/json"
+
+    def __init__(self, begin: int = 0) -> None:
+        self._begin = begin
 
     def takes(self, _: TableSchema) -> bool:
         """Any: an event names its schema."""
@@ -79,7 +82,7 @@ class JsonEvents:
         schema_id = base64.b64encode(row_schema_digest(schema)).decode()
         lines = joined(
             '{"opcode":', json_told(_opcodes(rows)), ",", _json_key(rows, schema),
-            ',"sequence":', json_told(rows.column("__scn")),
+            ',"sequence":', json_told(pc.add(rows.column("__scn"), self._begin)),
             ',"logicalPartitionId":0,"physicalPartitionId":0,"timestampInNanos":', json_told(_nanoseconds(rows)),
             f',"srcId":{source_id(schema.table)},"schemaId":"{schema_id}","valueEnc":"JSON","isReplicated":false',
             _json_absent(rows), ',"value":', values, "}\n",
@@ -90,7 +93,7 @@ class JsonEvents:
     def ends(self, scn: Longs) -> pa.Array:
         """Returns a line for each window."""
         return joined(
-            '{"key":0,"sequence":', json_told(pa.array(scn)),
+            '{"key":0,"sequence":', json_told(pa.array(scn + self._begin)),
             ',"logicalPartitionId":0,"physicalPartitionId":0,"timestampInNanos":0',
             f',"srcId":{END_OF_WINDOW},"schemaId":"{_NO_SCHEMA}","valueEnc":"JSON","isReplicated":false',
             ',"endOfPeriod":true,"value":""}\n',
@@ -103,11 +106,12 @@ class JsonEvents:
 
 
 class AvroEvents:
-    """A container file of records, with the row as `value`."""
+    """A container file of records, with the row as `value`. `begin`: as of `JsonEvents`."""
 
     content_type = "application/avro"
 
-    def __init__(self) -> None:
+    def __init__(self, begin: int = 0) -> None:
+        self._begin = begin
         self._tables: dict[TableId, TableSchema] = {}
 
     def takes(self, schema: TableSchema) -> bool:
@@ -122,7 +126,7 @@ class AvroEvents:
         value = joined(branch, row_records(rows, schema), count=rows.num_rows, kind=BYTES)
         records = joined(
             b"\x02", avro_values(_opcodes(rows).cast(pa.string()), REQUIRED),
-            avro_values(rows.column("__scn"), REQUIRED),
+            avro_values(pc.add(rows.column("__scn"), self._begin), REQUIRED),
             avro_values(_nanoseconds(rows), REQUIRED),
             _int(source_id(schema.table)),
             _avro_absent(rows),
@@ -133,7 +137,7 @@ class AvroEvents:
 
     def ends(self, scn: Longs) -> pa.Array:
         """Returns a record for each window."""
-        numbers = avro_values(pa.array(scn), REQUIRED)
+        numbers = avro_values(pa.array(scn + self._begin), REQUIRED)
         return joined(
             b"\x00", numbers, b"\x00", _int(END_OF_WINDOW), b"\x00\x01\x00", count=len(scn), kind=BYTES
         )

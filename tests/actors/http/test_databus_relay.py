@@ -19,6 +19,7 @@ from actors.http.changes import journal_tap, segment_changes
 from actors.http.routes import ROUTES
 from pipeline import metrics as catalogue
 from pipeline.kafka.databus.event_page import EventPage
+from pipeline.kafka.databus.window_scn import first_window
 from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.actors.http.test_routes import conforms
@@ -66,6 +67,16 @@ async def pull(tap: Tapped, output: str, size: int = 4000, **more: str) -> Windo
     raise AssertionError("it has no end")
 
 
+def begin(tap: Tapped) -> int:
+    """The SCN of the window before all others."""
+    return first_window(tap.history.store.identity.id)
+
+
+def counted(tap: Tapped, windows: Windows) -> list[int]:
+    """The windows that a client has, as the journal counts them."""
+    return [scn - begin(tap) for scn in windows.whole]
+
+
 async def written(tap: Tapped) -> None:
     """Segments in which a table gets a column, between transactions of both tables."""
     for n in range(3):
@@ -88,8 +99,8 @@ async def test_each_event_comes_once_and_its_schema_is_registered(tmp_path: Path
         schemas = {each["schemaId"]: each["schema"] for each in await told(tap, "/register")}
         windows = await pull(tap, "json")
         events = [event for window in windows.whole.values() for event in window]
-        assert [event["sequence"] for event in events] == [line["scn"] for line in lines]
-        assert list(windows.whole) == list(range(1, lines[-1]["scn"] + 1))
+        assert [event["sequence"] for event in events] == [begin(tap) + line["scn"] for line in lines]
+        assert counted(tap, windows) == list(range(1, lines[-1]["scn"] + 1))
         for event, line in zip(events, lines, strict=True):
             schema = fastavro.parse_schema(json.loads(schemas[event["schemaId"]]))
             row = fastavro.schemaless_reader(io.BytesIO(base64.b64decode(event["value"])), schema, None)
@@ -174,7 +185,7 @@ async def test_a_request_reads_so_many_segments_and_the_place_moves(
             tap.commit(2, rows=2)
             tap.seal()
         windows = await pull(tap, "json", key_range="..-1")
-        assert windows.whole == {2: [], 4: [], 6: []}
+        assert not any(windows.whole.values()) and counted(tap, windows) == [2, 4, 6]
 
 
 async def test_a_client_passes_segments_without_an_scn(
@@ -188,7 +199,7 @@ async def test_a_client_passes_segments_without_an_scn(
             for _ in range(3):
                 tap.seal(idle=True)
         windows = await pull(tap, "json", key_range="..-1")
-        assert windows.whole == {2: [], 4: []}
+        assert not any(windows.whole.values()) and counted(tap, windows) == [2, 4]
 
 
 async def test_what_there_is_is_told(tmp_path: Path) -> None:
@@ -203,9 +214,10 @@ async def test_what_there_is_is_told(tmp_path: Path) -> None:
         [first] = await told(tap, "/register", version=orders[0]["version"])
         assert first == orders[0]
         buffer = await told(tap, "/bufferInfo")
-        assert (buffer["minScn"], buffer["maxScn"]) == (1, last)
+        assert (buffer["minScn"], buffer["maxScn"]) == (begin(tap) + 1, begin(tap) + last)
         inbound = await told(tap, "/containerStats/inbound/events/total")
-        assert (inbound["sinceWinScn"], inbound["maxWinScn"]) == (0, last)
+        assert (inbound["sinceWinScn"], inbound["maxWinScn"]) == (begin(tap), begin(tap) + last)
+        assert inbound["minWinScn"] == begin(tap) + 1
         await pull(tap, "json")
         outbound = await told(tap, "/containerStats/outbound/events/total")
         assert outbound["numDataEvents"] > last and outbound["numPeers"] == 0
@@ -226,14 +238,14 @@ async def test_a_client_that_begins_with_the_latest_gets_all_that_comes_next(
         windows = Windows(-1)
         _, _, body = await asked(tap, "/stream", **stream, streamFromLatestScn="true")
         [event] = map(json.loads, body.splitlines())
-        assert (event["sequence"], event["endOfPeriod"]) == (before, True)
+        assert (event["sequence"], event["endOfPeriod"]) == (begin(tap) + before, True)
         windows.take(body, binary=False)
         tap.commit()
         tap.seal()
         _, _, body = await asked(tap, "/stream", **stream, checkPoint=windows.checkpoint)
         assert windows.take(body, binary=False) == 2
         assert [len(events) for events in windows.whole.values()] == [0, 1]
-        assert list(windows.whole) == [before, before + 1]
+        assert counted(tap, windows) == [before, before + 1]
 
 
 async def test_columns_that_no_row_has_are_not_registered(tmp_path: Path) -> None:
@@ -333,6 +345,33 @@ async def test_what_came_and_what_was_sent_is_counted_by_source(tmp_path: Path) 
             404,
             "sources: 7 is no source; GET /sources lists them",
         )
+
+
+async def test_a_clients_place_in_another_journal_is_not_found_and_one_of_an_earlier_version_is(
+    tmp_path: Path,
+) -> None:
+    stream, windows = {"sources": "shop.items", "size": "100000", "output": "json"}, Windows()
+    async with tapped(tmp_path / "lost") as tap:
+        tap.commit(2)
+        tap.seal()
+        _, _, body = await asked(tap, "/stream", **stream, checkPoint=windows.checkpoint)
+        assert windows.take(body, binary=False)
+    async with tapped(tmp_path / "new") as tap:
+        tap.commit(4)
+        tap.seal()
+        status, headers, body = await asked(tap, "/stream", **stream, checkPoint=windows.checkpoint)
+        assert (status, headers["x-dbus-error"].rpartition(".")[2]) == (410, "ScnNotFoundException")
+        assert f"the SCN {windows.scn} is of another journal" in json.loads(body)["error"]
+        earlier = Windows(2)
+        _, _, body = await asked(tap, "/stream", **stream, checkPoint=earlier.checkpoint)
+        assert earlier.take(body, binary=False)
+        assert counted(tap, earlier) == [3, 4]
+        async with aiohttp.ClientSession() as session:
+            for place, status in ((2, 200), (begin(tap) + 2, 200), (windows.scn, 410)):
+                async with session.get(f"{tap.url}/translate", params={"since": str(place)}) as answer:
+                    assert answer.status == status
+                    told = await answer.json()
+                    assert status == 410 or (told["scn"], told["databus_scn"]) == (2, begin(tap) + 2)
 
 
 async def test_wrong_requests_are_refused_in_databus_words(tmp_path: Path) -> None:
