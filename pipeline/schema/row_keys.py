@@ -19,8 +19,8 @@ from pipeline.types.charsets import ambiguous_characters
 from pipeline.types.column_types import Enum, Set, Text
 
 _NO_VALUE = (
-    "{column} of its primary key has a zero or partial date; that has no value in the lake, so that its rows can't be"
-    " told apart; correct these dates, or give the table another primary key"
+    "{column} of its primary key has a zero or partial date, or a day past its month's end; that has no value in the"
+    " lake, so that its rows can't be told apart; correct these dates, or give the table another primary key"
 )
 _TWO_CODES = (
     "{column} of its primary key has a character with two codes in its character set ({charset}), so that two keys can"

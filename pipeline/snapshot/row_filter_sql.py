@@ -88,8 +88,8 @@ def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Rounding
     rounded = [roundings[index] if roundings else None for index in schema.key]
     if len(columns) == 1 and not any(rounded):
         [column] = columns
-        places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)
         name = compared_name(quote_name(column.name), column.type)
+        places = ", ".join(placeholder(name, column.type, part, None) for (part,) in keys)
         return f"{name} IN ({places})", tuple(part for (part,) in keys)
     rows = [
         _join(

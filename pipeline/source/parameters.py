@@ -15,12 +15,18 @@ it's compared plainly. That's right, and reads the index from its beginning.
 
 *FLOAT(M,D) and DOUBLE(M,D)* round what they are compared with (`pipeline.source.rounding`).
 
+*A day past its month's end*, which a column has with ALLOW_INVALID_DATES, is NULL once it's cast, and no row compares
+with NULL: rows would be skipped. So it's refused. Zero and partial dates are cast as they are.
+
 Sources: MySQL 9.7 Reference Manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
 Expressions", "The ENUM Type", "The SET Type".
 """
 
+import re
+from datetime import date
 from typing import Final
 
+from pipeline.errors import Definite
 from pipeline.schema.row_keys import KeyPart
 from pipeline.source.rounding import Rounding
 from pipeline.types import column_types as t
@@ -60,12 +66,23 @@ _ALL_BITS: Final = 64
 # TIME without fractions for one (MySQL 9.7), and so compares as another value than it is.
 AS_TEXT: Final = "CAST(%s AS CHAR)"
 
+_DAY: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_PAST_THE_MONTH: Final = (
+    "a key's column {name} has a day past its month's end (ALLOW_INVALID_DATES), with which the source can't compare"
+    " rows; correct these dates, or name another index as surrogate-key"
+)
+
 # A piece of SQL with its parameters.
 Fragment = tuple[str, tuple[KeyPart, ...]]
 
 
-def placeholder(kind: t.ColumnType, value: KeyPart, collation: str | None) -> str:
-    """The text in whose place the value of such a column is bound."""
+def placeholder(name: str, kind: t.ColumnType, value: KeyPart, collation: str | None) -> str:
+    """The text in whose place the value of such a column is bound; `name` is quoted.
+
+    Raises Definite for a day past its month's end.
+    """
+    if isinstance(kind, t.Date | t.DateTime) and isinstance(value, str) and _is_past_the_month(value):
+        raise Definite(_PAST_THE_MONTH.format(name=name))
     match kind:
         case t.Decimal(precision, scale):
             return f"CAST({AS_TEXT} AS DECIMAL({precision}, {scale}))"
@@ -81,6 +98,18 @@ def placeholder(kind: t.ColumnType, value: KeyPart, collation: str | None) -> st
             return "%s"
 
 
+def _is_past_the_month(moment: str) -> bool:
+    """Whether it's a date, with a time or without, that the server casts to NULL. Its year 0 has no February 29."""
+    if (found := _DAY.match(moment)) is None:
+        return False
+    year, month, day = map(int, found.groups())
+    try:
+        date(year or 1, month or 1, day or 1)
+    except ValueError:
+        return True
+    return False
+
+
 def comparison(
     name: str,
     kind: t.ColumnType,
@@ -91,14 +120,14 @@ def comparison(
 ) -> Fragment:
     """The condition `name operator value` for a column of this type; `name` is quoted.
 
-    `rounded`: how the column rounds what it is compared with.
+    `rounded`: how the column rounds what it is compared with. Raises Definite for a day past its month's end.
     """
     # A text comes of a request from before the column's type was altered.
     if rounded is not None and not isinstance(value, str | bytes) and not rounded.keeps(value):
         return rounded.comparison(name, operator, value)
     numbers, name = label_numbers(kind), compared_name(name, kind)
     if numbers is None or operator == "=":
-        return f"{name} {operator} {placeholder(kind, value, collation)}", (value,)
+        return f"{name} {operator} {placeholder(name, kind, value, collation)}", (value,)
     assert isinstance(value, int)
     listed = {
         "<": numbers[:value],

@@ -2,16 +2,22 @@
 
 import random
 import re
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.schema.row_keys import key_tokens
+from pipeline.errors import Definite
+from pipeline.messages.chunks import ChunkFailed, ChunkRead
+from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import chunk_queries
-from pipeline.source.parameters import EXACT_CHARSETS
+from pipeline.snapshot.snapshot import Request
+from pipeline.source.parameters import EXACT_CHARSETS, placeholder
 from pipeline.source.statement import Statement
+from pipeline.types.column_types import Date
 from tests.servers.selector import bench, divided
 from tests.servers.source import connected, select
 
@@ -303,3 +309,83 @@ async def test_no_row_beyond_the_frozen_end_is_read(mysql: MysqlServer, database
         assert (full.rows.column("a").to_pylist(), full.upto) == ([3, 5], (5,))
         last = await running.read(running.chunk(plan, (5,), (5,), 2))
         assert (last.rows.num_rows, last.upto) == (0, None)
+
+
+KEYED_BY_DAYS = {
+    "date": ("d {kind} PRIMARY KEY, n INT", None),
+    "number and date": ("d {kind}, n INT, z INT NOT NULL DEFAULT 0, PRIMARY KEY (z, d)", None),
+    "surrogate": ("n INT PRIMARY KEY, d {kind} NOT NULL UNIQUE", "d"),
+}
+
+
+@pytest.mark.parametrize("kind", ["DATE", "DATETIME(3)"])
+@pytest.mark.parametrize("columns", KEYED_BY_DAYS)
+async def test_a_day_past_its_months_end_ends_no_range_early(
+    either: tuple[MysqlServer, str], columns: str, kind: str
+) -> None:
+    """As the end of the table, of a range or of a filtered chunk, and as what the next chunk begins after."""
+    mysql, database = either
+    created, surrogate = KEYED_BY_DAYS[columns]
+    days = ["2024-01-01", "2024-01-02", "2024-02-31", "2024-03-01"]
+    rows = ", ".join(f"({n}, '{day}')" for n, day in enumerate(days))
+    request = Request(surrogate=surrogate)
+    mysql.sql(
+        "SET sql_mode = 'ALLOW_INVALID_DATES'",
+        f"CREATE TABLE t ({created.format(kind=kind)})",
+        f"INSERT INTO t (n, d) VALUES {rows}",
+        database=database,
+    )
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"), request)
+        last = divided(plan).end
+
+        async def read(
+            after: Key | None, end: Key, limit: int, request: Request = request
+        ) -> list[int] | str:
+            await running.order(running.chunk(plan, after, end, limit, request))
+            answer = await running.answer()
+            if isinstance(answer, ChunkFailed):
+                return answer.reason
+            assert isinstance(answer, ChunkRead)
+            reached.append(answer.upto)
+            numbers: list[int] = answer.rows.column("n").to_pylist()
+            return numbers
+
+        reached: list[Key | None] = []
+        assert await read(None, last, 100) == [0, 1, 2, 3]
+        assert await read(None, last, 3) == [0, 1, 2]
+        [_, reached_day] = reached
+        assert reached_day is not None
+        filtered = replace(request, condition="n >= 0")
+        mysql.sql("DELETE FROM t WHERE n = 3", database=database)
+        table_end = divided(await running.plan(TableId(database, "t"), request)).end
+        assert table_end == reached_day
+        for told in (
+            await read(reached_day, last, 3),
+            await read(None, table_end, 100),
+            await read(None, last, 3, filtered),
+        ):
+            assert isinstance(told, str) and "column `d` has a day past its month's end" in told
+
+
+def test_the_days_that_are_refused_are_those_that_the_server_casts_to_null(
+    either: tuple[MysqlServer, str],
+) -> None:
+    mysql, database = either
+    years, months, days = ("0000", "0004", "1900", "2000", "2023", "2024"), range(13), range(32)
+    each = [f"{year}-{month:02}-{day:02}" for year, month, day in product(years, months, days)]
+    values = ", ".join(f"('{day}')" for day in each)
+    found = mysql.sql(
+        "SET sql_mode = ''",
+        "CREATE TABLE t (d CHAR(10))",
+        f"INSERT INTO t VALUES {values}",
+        "SELECT d FROM t WHERE CAST(d AS DATE) IS NULL",
+        database=database,
+    )
+    refused = set()
+    for day in each:
+        try:
+            placeholder("`d`", Date(), day, None)
+        except Definite:
+            refused.add(day)
+    assert refused == {day for (day,) in found}

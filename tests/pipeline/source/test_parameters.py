@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipeline.errors import Definite
 from pipeline.schema.row_keys import KeyPart
 from pipeline.source.parameters import LONGEST_LIST, comparison, key_storage, label_numbers, placeholder
 from pipeline.types import column_types as t
@@ -26,8 +27,27 @@ THREE = t.Enum(("x", "y", "z"))
     ],
 )
 def test_a_value_has_the_columns_type(kind: t.ColumnType, value: KeyPart, place: str) -> None:
-    assert placeholder(kind, value, "gbk_bin") == place
+    assert placeholder("`a`", kind, value, "gbk_bin") == place
     assert comparison("`a`", kind, "<", value, "gbk_bin") == (f"`a` < {place}", (value,))
+
+
+@pytest.mark.parametrize(
+    "day", ["2024-02-30", "2024-02-31", "2023-02-29", "1900-02-29", "0000-02-29", "2024-04-31"]
+)
+@pytest.mark.parametrize(("kind", "time"), [(t.Date(), ""), (t.DateTime(3), " 10:00:00.000")])
+def test_a_day_past_its_months_end_is_refused_by_the_columns_name(
+    kind: t.ColumnType, time: str, day: str
+) -> None:
+    for operator in ("<=", ">", "="):
+        with pytest.raises(Definite, match="column `a` has a day past its month's end"):
+            comparison("`a`", kind, operator, day + time, None)
+
+
+@pytest.mark.parametrize(
+    "day", ["0000-00-00", "2024-02-00", "2024-00-31", "2024-02-29", "0004-02-29", "9999-12-31"]
+)
+def test_zero_and_partial_days_are_bound_as_all_others(day: str) -> None:
+    assert comparison("`a`", t.Date(), "<=", day, None)[1] == (day,)
 
 
 @pytest.mark.parametrize(
