@@ -273,7 +273,7 @@ def _array(kind: t.ColumnType, column: _Column) -> pa.Array:
             return _integers(kind, column, signed=False)
         case t.Decimal(precision, scale):
             if precision > t.DECIMAL128_DIGITS:
-                return column.text("ascii")
+                return pc.replace_substring_regex(column.text("ascii"), "^0+([0-9])", r"\1")  # ZEROFILL's
             words = np.empty((len(column.cells), 2), np.uint64)
             column.refuse(kernels.parse_decimals(column.buffer, column.cells, scale, words))
             return fixed_width_array(pa.decimal128(precision, scale), words, column.exists())

@@ -1,6 +1,7 @@
 """Numbers, dates and times of all of MySQL's types, as `Kind`s of columns: their edges, and random ones."""
 
 import random
+import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal as Number
 from itertools import product
@@ -48,6 +49,8 @@ def integer(name: str, sign: str) -> Kind:
 
 def decimal(precision: int, scale: int, zerofill: str = "") -> Kind:
     top = 10**precision - 1
+    # Without the zeros before it that ZEROFILL shows.
+    plain: Reader = (lambda t: re.sub("^0+(?=[0-9])", "", t)) if zerofill else str
     whole = precision - scale
     some = [0, 1, int("1" * precision), top, top - 1, 10**scale % (top + 1), 10 ** (precision - 1)]
     some += [int(("1234567890" * 7)[:precision]), 10**scale // 2, 2**64 % (top + 1)]
@@ -56,8 +59,8 @@ def decimal(precision: int, scale: int, zerofill: str = "") -> Kind:
     assert whole >= 0
     return Kind(
         f"DECIMAL({precision},{scale}){zerofill}", tuple(_scaled(n, scale) for n in dict.fromkeys(signed)), random_ones,
-        "CAST({c} AS CHAR)", Number if precision <= 38 else str,
-        "CAST({c} AS CHAR)", (lambda t: str(Number(t))) if zerofill else str,
+        "CAST({c} AS CHAR)", Number if precision <= 38 else plain,
+        "CAST({c} AS CHAR)", plain,
         library=lambda mine, theirs: mine == (theirs if precision <= 38 else f"{theirs:f}"),
     )  # fmt: skip
 
@@ -271,7 +274,11 @@ _SHAPES: Final = (
     *((30, 10), (30, 30), (37, 5), (38, 0), (38, 19), (38, 30), (39, 0), (50, 20), (65, 0), (65, 30)),
 )
 INTEGERS: Final = [integer(name, sign) for name, sign in product(_SIZES, _SIGNS)]
-DECIMALS: Final = [*(decimal(*shape) for shape in _SHAPES), decimal(12, 4, " ZEROFILL")]
+DECIMALS: Final = [
+    *(decimal(*shape) for shape in _SHAPES),
+    decimal(12, 4, " ZEROFILL"),
+    decimal(50, 20, " ZEROFILL"),
+]
 FLOATS: Final = [
     *(floating("FLOAT", 32), floating("FLOAT(7,3)", 32, 3)),
     *(floating("DOUBLE", 64), floating("DOUBLE(20,2)", 64, 2)),

@@ -362,6 +362,12 @@ def test_times(sent: Value, microseconds: int | None) -> None:
 @pytest.mark.parametrize(
     ("kind", "texts", "expected"),
     [
+        (
+            t.Decimal(50, 2),
+            [b"0000.50", b"0000.00", b"0012.50", b"-0.50", None],
+            ["0.50", "0.00", "12.50", "-0.50", None],
+        ),
+        (t.Decimal(50, 0), [b"000", b"0100", b"7", None], ["0", "100", "7", None]),
         (t.Bit(1), [b"\x00", b"\x01", None], [False, True, None]),
         (t.Bit(10), [b"\x03\xff", None], [b"\x03\xff", None]),
         (t.Text("latin1"), ["ü€".encode("cp1252"), b"", None], ["ü€", "", None]),
