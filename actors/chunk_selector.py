@@ -6,8 +6,9 @@ order. `select` is one consistent read. `high` is the end of the log.
 
 Every order is a task of the actor's own task group and has exactly one answer. After a passing failure (a lost
 connection, a lock, a timeout) the chunk is tried again from `low`, with a pause that doubles. A permanent failure, or
-too many tries, is the answer. Each retry has half as many rows, in case the chunk takes the server too long. Any other
-error is the actor's own failure and ends it.
+too many tries, is the answer. A source that isn't ready (`SourceUnready`) is no failed try: the order waits for it, and
+the coordinator orders nothing else meanwhile. Each retry has half as many rows, in case the chunk takes the server too
+long. Any other error is the actor's own failure and ends it.
 
 A table without a primary key is read in one transaction of its own (`actors.snapshot.scan_transaction`). If that fails,
 the coordinator opens another one.
@@ -30,7 +31,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
-from actors.runtime.retry import retry
+from actors.runtime.retry import random_pause_s, retry
 from actors.snapshot import table_plan
 from actors.snapshot.connection_pool import SourcePool
 from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
@@ -38,7 +39,7 @@ from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.snapshot.scan_transaction import TableScan, scan_transaction
 from actors.source.connection import QueryResult, Source
-from actors.source.errors import AccessDenied, AnotherServer, StatementOutdated
+from actors.source.errors import AccessDenied, AnotherServer, SourceUnready, StatementOutdated
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
@@ -250,10 +251,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         async def chunk(source: Source) -> chunks.ChunkRead:
             nonlocal limit
-            smaller, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
-            return await self._between_watermarks(
-                source, smaller, lambda source: self.select(source, smaller)
-            )
+            smaller = replace(order, limit=limit)
+            try:
+                return await self._between_watermarks(
+                    source, smaller, lambda source: self.select(source, smaller)
+                )
+            except SourceUnready:
+                raise
+            except Transient:
+                limit = max(1, limit // 2)  # the next try has less to do
+                raise
 
         try:
             answer: (
@@ -336,14 +343,32 @@ class ChunkSelector(Actor[ToChunkSelector]):
         tries: int | None = None,
         backoff: Backoff | None = None,
     ) -> _Answer:
-        async def once() -> _Answer:
-            async with self._pool.connection() as source:
-                return await work(source)
-
         def failed(failure: Transient, pause_s: float) -> None:
             log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
 
+        once = partial(self._work_when_ready, work, what)
         return await retry(once, backoff or SELECT_BACKOFF, tries or TRIES, failed)
+
+    async def _work_when_ready(self, work: Callable[[Source], Awaitable[_Answer]], what: str) -> _Answer:
+        """Returns the result of the work on a connection, once the source is ready for it.
+
+        Raises SourceUnready if the actor is to end by then.
+        """
+        looks = 0
+        try:
+            while True:
+                async with self._pool.connection() as source:
+                    try:
+                        return await work(source)
+                    except SourceUnready as unready:
+                        if self.mailbox.closed:
+                            raise
+                        self._watch.waits(what, str(unready))
+                        source.close()  # its address may lead to another server by now
+                looks += 1
+                await asyncio.sleep(random_pause_s(SELECT_BACKOFF, looks))
+        finally:
+            self._watch.waits(what, None)
 
     async def _work_in_transaction(
         self, work: Callable[[Source], Awaitable[_Answer]], reads: ConsistentReads
@@ -420,11 +445,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._markers is not None:
             await self._markers.open(source, _marked_order(order))
             return order.ordered_at
-        if self._replica is not None:
-            return await wait_until_visible(
-                partial(self._replica.low, source), order.ordered_at, REPLICATED_WITHIN_S
-            )
-        return await wait_until_visible(source.visible, order.ordered_at, VISIBLE_WITHIN_S)
+        if self._replica is not None and not self._replica.is_streams(source):
+            return await wait_until_visible(source, order.ordered_at, REPLICATED_WITHIN_S, self._replica.low)
+        return await wait_until_visible(source, order.ordered_at, VISIBLE_WITHIN_S)
 
     async def select(self, source: Source, order: chunks.ReadChunk) -> Selected:
         """Returns the chunk's rows, the key at its end if there may be more, and the bytes of its packets.
@@ -495,7 +518,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return self._consistent.at
         if self._markers is not None:
             return await self._markers.close(source, _marked_order(order))
-        if self._replica is not None:
+        if self._replica is not None and not self._replica.is_streams(source):
             return await self._replica.high(source, _table(order))
         coordinates, _ = await source.end_of_log()
         return coordinates

@@ -262,7 +262,7 @@ SNAPSHOT_LEFT = Gauge(
 )
 SOURCE_BUSY = Gauge(
     "tidemark_source_busy_state",
-    "1 while the coordinator requests no chunk because the source is overloaded.",
+    "1 while the coordinator requests no chunk because the source is overloaded, or not ready.",
 )
 
 # Journal

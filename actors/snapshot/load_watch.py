@@ -35,6 +35,7 @@ class SourceWatch:
         self._own_bounds = UNBOUNDED
         self._own_debt = Debt(0, monotonic())
         self._orders = 0
+        self._unready: dict[str, str] = {}  # what orders wait for, by their names
         self._reason: str | None = None
         self._happened = asyncio.Event()
 
@@ -59,6 +60,16 @@ class SourceWatch:
             self._own_debt = replace(self._own_debt, rows=self._own_debt.rows + rows)
         self._happened.set()
 
+    def waits(self, order: str, reason: str | None) -> None:
+        """Takes note of why an order waits for the source, or that it doesn't (None)."""
+        waited = order in self._unready
+        if reason is None:
+            self._unready.pop(order, None)
+        else:
+            self._unready[order] = reason
+        if waited is (reason is None):
+            self._happened.set()
+
     async def run(self, tell: Callable[[str | None], Awaitable[None]]) -> None:
         """Looks now and then, and reports the reason when the source becomes overloaded and None when it recovers,
         until cancelled."""
@@ -78,10 +89,12 @@ class SourceWatch:
             self._source.close()
 
     def _judge(self) -> str | None:
-        """Returns why the source has enough to do, or None."""
+        """Returns why the source has enough to do, or isn't ready for chunks, or None."""
         now, strained = monotonic(), self._reason is not None
         self._debt = pay_debt(self._bounds, self._debt, now)
         self._own_debt = pay_debt(self._own_bounds, self._own_debt, now)
+        if self._unready:
+            return next(iter(self._unready.values()))
         reason = reached_limit(self._bounds, self._load, self._debt, strained=strained)
         return reason or reached_limit(self._own_bounds, Load(), self._own_debt, strained=strained)
 

@@ -20,10 +20,16 @@ has executed their transactions all the same, so sets don't show it. So a table 
 
 Low needs no more than on any server.
 
+**Another role.** The address may lead to a server that was promoted. If that's the stream's own server by now, its log
+is the stream's, and the ordinary watermarks hold (`is_streams`). If it isn't, its own writes may be visible before any
+set has them. Then nothing is read until the stream comes from it, or it is a read-only replica again. No table's
+snapshot fails for that (`SourceUnready`).
+
 Source: MySQL 9.7, sql/binlog.cc; Reference Manual, "SHOW REPLICA STATUS Statement" (Retrieved_Gtid_Set).
 """
 
 from actors.source.connection import Source
+from actors.source.errors import SourceUnready
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
@@ -40,6 +46,10 @@ class ReplicaWatermarks:
         self._server = server
         self._shared = GtidSet()  # of this the stream's server is known to have it
 
+    def is_streams(self, source: Source) -> bool:
+        """Returns whether the connection leads to the server that the stream comes from."""
+        return source.server == self._server
+
     async def low(self, source: Source) -> GtidSet:
         """What is visible on the replica. Raises Transient where its history isn't the stream's."""
         visible = await source.visible()
@@ -49,16 +59,16 @@ class ReplicaWatermarks:
     async def high(self, source: Source, table: TableId) -> GtidSet:
         """A set that has all transactions which SELECTs from the table before can have seen.
 
-        Raises Definite where that can't be known: on what is no replica, takes writes of its own, or leaves out changes
-        of the table. Also raises as `low` does.
+        Raises SourceUnready where that can't be known now: on what is no replica, or takes writes of its own. Raises
+        Definite if it leaves out changes of the table. Also raises as `low` does.
         """
         replica = await source.as_replica()
         if replica is None:
-            raise Definite(
-                f"{self._name} is no replica; remove it, so that chunks come from the stream's server"
+            raise SourceUnready(
+                f"{self._name} is no replica; make it one, or remove it, so that chunks come from the stream's server"
             )
         if not await source.read_only():
-            raise Definite(f"{self._name} takes writes of its own; set read_only = ON there")
+            raise SourceUnready(f"{self._name} takes writes of its own; set read_only = ON there")
         if lacks := lacking_changes(replica.filters, (table,)):
             raise Definite(f"{self._name} {lacks}, or name another replica")
         executed = await source.executed()

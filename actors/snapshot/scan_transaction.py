@@ -79,7 +79,7 @@ async def scan_transaction(
 async def _low(source: Source, markers: SignalTable | None, order: OpenScan) -> GtidSet:
     """The low watermark. Without GTIDs it's the stream's position at the order, so the way from there counts too."""
     if markers is None or file_positions.server_of(order.ordered_at) is None:
-        return await wait_until_visible(source.visible, order.ordered_at, VISIBLE_WITHIN_S)
+        return await wait_until_visible(source, order.ordered_at, VISIBLE_WITHIN_S)
     await markers.open(source, str(order.table))
     return order.ordered_at
 

@@ -165,6 +165,13 @@ class Locked(Transient):
     """Another session has a lock on what the statement needs, and kept it for longer than this one waits."""
 
 
+class SourceUnready(Transient):
+    """Nothing can be read from the server as long as it's in this state, which somebody has to end.
+
+    Tables that are to be read wait for that, however long it takes.
+    """
+
+
 class AnotherServer(Transient):
     """A connection leads to another server than before: one has taken over, or there are several at the address.
 

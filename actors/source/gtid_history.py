@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final
 
 from actors.source.connection import Source
+from actors.source.errors import SourceUnready
 from actors.source.watermark_table import SignalTable
 from pipeline.errors import Backoff, Transient
 from pipeline.gtid import file_positions
@@ -29,12 +30,17 @@ from pipeline.snapshot.watermark import is_usable_low
 VISIBLE_WITHIN_S: Final = 15.0
 _LOOKS: Final = Backoff(0.001, 0.1)
 
+_COMMITTING: Final = (
+    "its sessions are still committing {lacking}, perhaps until a replica acknowledges it "
+    "(semi-synchronous replication)"
+)
+
 
 async def visible_transactions(source: Source, markers: SignalTable | None) -> GtidSet:
     """Returns what the next query sees; as files and offsets if there are `markers`."""
     if markers is None:
         executed = await source.executed()
-        await wait_until_visible(source.visible, executed, VISIBLE_WITHIN_S)
+        await wait_until_visible(source, executed, VISIBLE_WITHIN_S)
         return executed
     end, _ = await source.end_of_log()
     await markers.open(source, "schemas")
@@ -50,13 +56,22 @@ async def purged_transactions(source: Source, by_coordinates: bool) -> GtidSet:
 
 
 async def wait_until_visible(
-    visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float
+    source: Source,
+    wanted: GtidSet,
+    within_s: float,
+    visible: Callable[[Source], Awaitable[GtidSet]] = Source.visible,
 ) -> GtidSet:
-    """What is visible, as soon as it has these as well; it's looked at again and again. Raises Transient."""
+    """What is visible, as soon as it has these as well; it's looked at again and again.
+
+    Raises SourceUnready if sessions of the source are still committing what lacks then, and Transient otherwise.
+    """
     deadline, looks = monotonic() + within_s, 1
-    while not is_usable_low(seen := await visible(), wanted):
+    while not is_usable_low(seen := await visible(source), wanted):
         if monotonic() > deadline:
-            raise Transient(f"transactions of the log aren't visible in the source: {wanted - seen}")
+            lacking = wanted - seen
+            if lacking <= await source.owned():
+                raise SourceUnready(_COMMITTING.format(lacking=lacking))
+            raise Transient(f"transactions of the log aren't visible in the source: {lacking}")
         await asyncio.sleep(_LOOKS.pause_s(looks))
         looks += 1
     return seen

@@ -238,7 +238,7 @@ class CloseScan:
 
 @dataclass(frozen=True, slots=True)
 class SourceOverloaded:
-    """The source is overloaded. The coordinator orders no chunk until SourceRecovered."""
+    """The source is overloaded, or not ready for chunks. The coordinator orders none until SourceRecovered."""
 
     reason: str
 

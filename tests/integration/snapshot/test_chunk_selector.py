@@ -36,6 +36,8 @@ from pipeline.messages.chunks import (
     ReadChunk,
     RepairRows,
     ReselectRows,
+    SourceOverloaded,
+    SourceRecovered,
     TablePlanned,
     TransactionsOpened,
     WithoutRows,
@@ -220,6 +222,50 @@ async def test_a_position_that_never_becomes_visible_fails_the_chunk(
     assert answer == ChunkFailed(
         plain.chunk, f"transactions of the log aren't visible in the source: {foreign}"
     )
+
+
+def owned(server: MysqlServer) -> str:
+    """Returns the transactions that sessions of the server own."""
+    [(text,)] = server.sql("SELECT @@GLOBAL.gtid_owned")
+    return str(text)
+
+
+async def test_a_commit_that_waits_for_an_acknowledgement_is_waited_for_however_long_it_takes(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It's in the log, and the stream has it, while no SELECT sees it."""
+    monkeypatch.setattr(chunk_selector, "VISIBLE_WITHIN_S", 0.01)
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
+    server = mysql_factory({**GTIDS, "plugin_load_add": "semisync_source.so"})
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    server.sql(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 3600000",
+        "SET GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
+    )
+    looks: list[Source] = []
+
+    class Watched(ChunkSelector):
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadByKeys) -> GtidSet:
+            looks.append(source)
+            return await super().low(source, order)
+
+    async with bench(server, "d", kind=Watched) as running:
+        plan = await running.plan(TableId("d", "t"))
+        executed = GtidSet.parse(server.executed())
+        own = Origin(server.uuid)
+        passed = executed.with_numbers(own, executed.intervals[own].edges[-1:])
+        server.sql("SET GLOBAL rpl_semi_sync_source_enabled = ON")
+        committing = asyncio.create_task(asyncio.to_thread(server.sql, "INSERT INTO d.t VALUES (1)"))
+        await until(lambda: owned(server), "it's in the log")
+        await running.order(replace(running.chunk(plan, None, (9,), 10), ordered_at=passed))
+        strained = await running.answer()
+        assert isinstance(strained, SourceOverloaded) and "still committing" in strained.reason
+        await until(lambda: len(looks) > 2 * chunk_selector.TRIES, "it's looked at more often than it fails")
+        server.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
+        await committing
+        answers = [await running.answer(), await running.answer()]
+    assert SourceRecovered() in answers
+    assert [each.rows["a"].to_pylist() for each in answers if isinstance(each, ChunkRead)] == [[1, 9]]
 
 
 async def test_a_chunk_under_way_keeps_its_own_watermarks_when_a_consistent_snapshot_begins(

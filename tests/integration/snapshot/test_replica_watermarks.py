@@ -11,14 +11,16 @@ import structlog
 from actors import chunk_selector
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.source.connection import Source
+from actors.source.errors import SourceUnready
 from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.errors import Backoff, Definite, Transient
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import ChunkRead
+from pipeline.messages.chunks import ChunkRead, SourceOverloaded, SourceRecovered
 from pipeline.schema.table_schema import TableId
 from tests.integration.source.test_group_commit import counting, logged, prepare
-from tests.servers.awaiting import WITHIN_S
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
@@ -152,13 +154,13 @@ async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFact
     caught_up(source, server)
     of_source, of_server = settings(source, account), settings(server, account)
     async with connected_with(source, account) as connection:
-        with pytest.raises(Definite, match="is no replica"):
+        with pytest.raises(SourceUnready, match="is no replica"):
             await ReplicaWatermarks(of_source, of_source).high(connection, T)
     async with connected_with(server, account) as connection:
         replica = ReplicaWatermarks(of_server, of_source)
         assert await replica.high(connection, T) == GtidSet.parse(source.executed())
         server.sql("SET GLOBAL read_only = OFF")
-        with pytest.raises(Definite, match="takes writes of its own"):
+        with pytest.raises(SourceUnready, match="takes writes of its own"):
             await replica.high(connection, T)
         server.sql(
             "SET GLOBAL read_only = ON",
@@ -172,6 +174,50 @@ async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFact
         server.sql("CREATE DATABASE stray", "SET GLOBAL read_only = ON")
         with pytest.raises(Transient, match=f"{server.uuid}:1.*don't share a history"):
             await replica.low(connection)
+
+
+async def test_orders_wait_while_the_replica_takes_writes_of_its_own(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For far more tries than an order has."""
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    asked: list[Source] = []
+    original = ReplicaWatermarks.high
+
+    async def high(self: ReplicaWatermarks, connection: Source, table: TableId) -> GtidSet:
+        asked.append(connection)
+        return await original(self, connection, table)
+
+    monkeypatch.setattr(ReplicaWatermarks, "high", high)
+    async with bench(source, "d", elsewhere=settings(server, account)) as running:
+        caught_up(source, server)
+        plan = await running.plan(T)
+        server.sql("SET GLOBAL read_only = OFF")
+        await running.order(running.chunk(plan, None, (9,), 10))
+        strained = await running.answer()
+        assert isinstance(strained, SourceOverloaded) and "takes writes of its own" in strained.reason
+        assert running.selector.status()["source"]["strained"] == strained.reason
+        await until(lambda: len(set(asked)) > 2 * chunk_selector.TRIES, "it's looked at over new connections")
+        server.sql("SET GLOBAL read_only = ON")
+        answers = [await running.answer(), await running.answer()]
+    assert SourceRecovered() in answers
+    assert [each.rows["a"].to_pylist() for each in answers if isinstance(each, ChunkRead)] == [[9]]
+
+
+async def test_a_replica_that_has_become_the_streams_server_has_its_watermarks(
+    mysql: MysqlServer, database: str
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
+    promoted = settings(mysql, mysql.create_capture_user(database))
+    async with bench(mysql, database, elsewhere=promoted) as running:
+        plan = await running.plan(TableId(database, "t"))
+        assert isinstance(plan.high, Coordinates)
+        chunk = await running.read(running.chunk(plan, None, (9,), 10))
+    assert isinstance(chunk.high, Coordinates)
 
 
 @pytest.mark.usefixtures("small_ranges")
