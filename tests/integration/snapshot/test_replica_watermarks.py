@@ -242,3 +242,24 @@ async def test_a_snapshot_from_a_replica_under_writes_equals_the_source(
             await service.stop()
         assert unequal(source, tmp_path / "journal", *TABLES) == []
         assert untrue(tmp_path / "journal", tally, *TABLES) == []
+
+
+async def test_a_snapshot_from_a_replica_ends_while_an_xa_transaction_stays_prepared(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """The stream's position leaves the first phase out, and the replica has executed it."""
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (9)")
+    plain = pipeline(source, tmp_path, "d")
+    caught_up(source, server)
+    elsewhere = replace(plain.source, host=server.host, port=server.port)
+    async with running(replace(plain, snapshot=replace(plain.snapshot, source=elsewhere))) as service:
+        await service.begun()
+        source.sql("XA START 'x'", "INSERT INTO d.t VALUES (5)", "XA END 'x'", "XA PREPARE 'x'")
+        caught_up(source, server)
+        await service.execute("first")
+        await service.completed("first")
+        source.sql("XA COMMIT 'x'")
+        await service.caught_up(source)
+        await service.stop()
+    assert unequal(source, tmp_path / "journal", T) == []
