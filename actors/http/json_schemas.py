@@ -9,6 +9,7 @@ from typing import Any, Final
 from pipeline.journal.applied.progress import Through
 from pipeline.messages.topology import ActorName
 from pipeline.signals.outcomes import Outcome
+from pipeline.signals.signal import SIGNAL_TYPES
 
 JsonSchema = dict[str, Any]
 
@@ -304,7 +305,11 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Tables": _object(tables=_list(_all_of("Table"))),
     "Signal": {
         "type": "object",
-        "properties": {"id": JSON_STRING, "type": JSON_STRING, "data": ANY},
+        "properties": {
+            "id": JSON_STRING,
+            "type": {"type": "string", "enum": list(SIGNAL_TYPES)},
+            "data": ANY,
+        },
         "required": ["type"],
         "additionalProperties": False,
         "description": "In Debezium's JSON; docs/signals.md has all types and fields.",

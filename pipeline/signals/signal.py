@@ -182,7 +182,8 @@ class SourceSignal:
     data: str
 
 
-_TYPES: Final = (
+# What the field `type` may be.
+SIGNAL_TYPES: Final = (
     "execute-snapshot",
     "verify",
     "stop-snapshot",
@@ -316,7 +317,7 @@ def _of_type(id_: str, value: Mapping[str, Any]) -> Signal:
         case str(internal) if internal in _INTERNAL:
             raise ValueError(f"signals of the type {internal!r} are a connector's own, and not for sending")
         case other:
-            raise ValueError(f"there's no signal of the type {other!r}; {_hint(other, _TYPES)}")
+            raise ValueError(f"there's no signal of the type {other!r}; {_hint(other, SIGNAL_TYPES)}")
 
 
 def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:

@@ -15,6 +15,7 @@ from actors.http import routes as api
 from actors.http.json_schemas import SCHEMAS
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import HttpSettings
+from pipeline.signals.signal import SIGNAL_TYPES
 from tests.servers.service import pipeline, running
 from tests.servers.web import Web, web
 
@@ -54,6 +55,13 @@ def test_what_does_not_conform_is_found() -> None:
     for wrong in ({}, {"error": 7}, {"error": "x", "more": 1}):
         with pytest.raises(jsonschema.ValidationError):
             conforms("Error", wrong)
+
+
+def test_each_type_of_signal_is_in_the_document() -> None:
+    for type_ in SIGNAL_TYPES:
+        conforms("Signal", {"type": type_})
+    with pytest.raises(jsonschema.ValidationError):
+        conforms("Signal", {"type": "explode"})
 
 
 @asynccontextmanager
