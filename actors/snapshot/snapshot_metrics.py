@@ -130,7 +130,8 @@ class SnapshotMetrics:
 
     @contain_errors
     def _report_snapshots(self, was: tuple[Snapshot, ...], now: tuple[Snapshot, ...]) -> None:
-        latest = {table: state for snapshot in now for table, state in snapshot.tables.items()}
+        snapshots = (snapshot for snapshot in now if snapshot.verification is None)
+        latest = {table: state for snapshot in snapshots for table, state in snapshot.tables.items()}
         tables = Counter(type(state) for state in latest.values())
         for kind in get_args(TableSnapshot):
             self._metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)

@@ -17,9 +17,12 @@ from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceOverloaded, SourceRecovered
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.journal import JournalFull, JournalHasSpace
+from pipeline.messages.signals import SignalReceived
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.signal import VerifyTables
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 from pipeline.snapshot.snapshot import WHOLE_TABLE
 from tests.pipeline.builders import (
     ITEMS,
@@ -141,6 +144,16 @@ async def test_how_snapshots_stand_is_counted_over_all_tables_by_the_last_of_eac
     assert house.metrics.value(catalogue.CHUNKS, outcome="failed", **TABLE) == 1
     await house.coordinator.handle(execute("s2", ORDERS))
     assert house.tables() == {"waiting": 1}
+
+
+async def test_a_verification_hides_no_snapshot() -> None:
+    mirrors: dict[TableId, Mirror] = {ORDERS.table: Ready(2)}
+    house = House(Checkpoint(gtids("a:1-5"), scn=7, schemas={ORDERS.table: ORDERS}, mirrors=mirrors))
+    order = await house.first_chunk()
+    await house.coordinator.handle(ChunkFailed(order.chunk, "it can't be read"))
+    await house.coordinator.handle(SignalReceived(VerifyTables("v1")))
+    assert [each["id"] for each in house.coordinator.status()["snapshots"]] == ["s1", "v1"]
+    assert house.tables() == {"failed": 1}
 
 
 async def test_tables_that_have_stopped_are_counted_also_after_a_start() -> None:

@@ -27,7 +27,10 @@ def test_troubles_are_found_in_a_status() -> None:
     ]
     status = {
         "stopped": {"shop.a": "why"},
-        "snapshots": [{"id": "s1", "tables": tables}],
+        "snapshots": [
+            {"id": "s1", "verification": None, "tables": tables},
+            {"id": "v1", "verification": {"since": 7, "narrowed": []}, "tables": tables},
+        ],
         "actors": {
             "SparkSink": {"tables": {"shop.b": {"stopped": "so"}, "shop.c": {"stopped": None}}},
             "KafkaSink": {"set_aside": {"shop.shop.d": "too large"}},
