@@ -680,6 +680,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "found": {kind.value: count for kind, count in judgement.found.items()},
         "position": judgement.position,
         "reason": judgement.reason,
+        "at": round(judgement.at, 3),
     }
 
 

@@ -7,6 +7,7 @@ which is for people.
 from typing import Any, Final
 
 from pipeline.journal.applied.progress import Through
+from pipeline.lake.verification.runs import FindingKind, LakeVerdict
 from pipeline.messages.topology import ActorName
 from pipeline.signals.outcomes import Outcome
 from pipeline.signals.signal import SIGNAL_TYPES
@@ -80,8 +81,49 @@ _TABLE_STATE: Final[JsonSchema] = {
 _SNAPSHOT_TABLE = _object(
     database=JSON_STRING, table=JSON_STRING, state=_TABLE_STATE, chunks=COUNT, **_COUNTS
 )
-# What only a table that is under way or has failed has.
-_SNAPSHOT_TABLE["properties"] |= {"walk_version": JSON_STRING, "first": BOOL, "reason": JSON_STRING}
+# What a table has only in some states, or only of a verification.
+_SNAPSHOT_TABLE["properties"] |= {
+    "walk_version": JSON_STRING,
+    "first": BOOL,
+    "reason": JSON_STRING,
+    "batches": _described(COUNT, "Of a repair, those that have passed."),
+    "reread": _described(COUNT, "Rows that a repair compares."),
+    "result": _or_null(_all_of("VerificationResult")),
+}
+_VERIFICATION = _object(
+    since=_described(COUNT, "The SCN that it began after."),
+    narrowed=_described(_list(_list(JSON_STRING)), "The tables of which it reads only some rows."),
+)
+_VERIFICATION["properties"] |= {"repairs": BOOL}
+_SNAPSHOT = _object(
+    id=JSON_STRING,
+    state={"type": "string", "enum": ["waiting", "running", "paused", "completed", "stopped", "failed"]},
+    blocking=BOOL,
+    consistent=BOOL,
+    priority={"type": "integer"},
+    verification=_described(_or_null(_VERIFICATION), "Null of a snapshot."),
+    **_COUNTS,
+    tables=_list(_SNAPSHOT_TABLE),
+)
+_SNAPSHOT["properties"] |= {"end_number": _described(COUNT, "Rises from one end of a snapshot to the next.")}
+_JUDGED: Final[dict[str, JsonSchema]] = {
+    "verdict": _described(
+        {"type": "string", "enum": [verdict.value for verdict in LakeVerdict]},
+        "Whether the lake has the rows of the source; `unjudged` if not all could be judged, and `reason` says why.",
+    ),
+    "rows": _described(COUNT, "Rows read and compared."),
+    "found": _described(
+        {
+            "type": "object",
+            "properties": {kind.value: COUNT for kind in FindingKind},
+            "additionalProperties": False,
+        },
+        "Rows that differ, by how they do; a kind of which there is none is left out.",
+    ),
+    "position": _described(JSON_STRING, "The GTID set at which it holds."),
+    "reason": _described(JSON_STRING, "Why not all could be judged, or empty."),
+    "at": _described(NUMBER, "When it was judged, in seconds since the epoch."),
+}
 
 _WINDOW: Final[dict[str, JsonSchema]] = {
     "snapshot": JSON_STRING,
@@ -260,19 +302,12 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         undelivered_seconds=_described(NUMBER, "How long the oldest segment has waited for the lake."),
         history=_described(_list(_all_of("Point")), "The last ten minutes, a point each second."),
     ),
-    "Snapshot": _object(
-        id=JSON_STRING,
-        state={"type": "string", "enum": ["waiting", "running", "paused", "completed", "stopped", "failed"]},
-        blocking=BOOL,
-        consistent=BOOL,
-        priority={"type": "integer"},
-        verification=_described(
-            _or_null(ANY),
-            "Of a verification, the SCN that it began after (`since`), and whether it `repairs`; null of a "
-            "snapshot.",
+    "Snapshot": _SNAPSHOT,
+    "VerificationResult": _object(
+        **_JUDGED,
+        repaired=_described(
+            _or_null(_object(**_JUDGED)), "The result of its repair; null if it has or needs none."
         ),
-        **_COUNTS,
-        tables=_list(_SNAPSHOT_TABLE),
     ),
     "Snapshots": _object(snapshots=_list(_all_of("Snapshot"))),
     "Table": _object(
@@ -294,6 +329,20 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
                     open=_described(_list(COUNT), "The cells with an open window."),
                 ),
             )
+        ),
+        verification=_described(
+            _or_null(
+                _object(
+                    id=JSON_STRING,
+                    state=_TABLE_STATE,
+                    **_COUNTS,
+                    result=_described(
+                        _or_null(_all_of("VerificationResult")),
+                        "Null while it's under way. Once all rows are read they are compared.",
+                    ),
+                )
+            ),
+            "The one that's under way, or else the one with the newest result; null if none is known.",
         ),
         lake=_object(
             mirror={"type": ["string", "null"], "enum": ["filling", "ready", None]},

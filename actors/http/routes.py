@@ -351,13 +351,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     _get(
         "/snapshots",
         "snapshots",
-        "Snapshots under way, and the last that ended",
+        "Snapshots and verifications under way, and the last that ended",
         ApiResponse("Snapshots", "Snapshots"),
     ),
     _get(
         "/snapshots/{id}",
         "snapshot",
-        "One snapshot",
+        "One snapshot or verification",
         ApiResponse("The snapshot", "Snapshot"),
         id="The id of its signal.",
     ),

@@ -12,6 +12,7 @@ of these the comparison is made again. A finding that is in the table already do
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -353,7 +354,7 @@ class LakeVerification:
         found, doubt = self._found(run)
         reason = run.reason or doubt or reason
         verdict = LakeVerdict.DIFFERENT if found else LakeVerdict.UNJUDGED if reason else LakeVerdict.EQUAL
-        return Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
+        return Judgement(run.run, run.table, verdict, run.rows, found, work.position, time.time(), reason)
 
     def _record(self, run: VerificationRun, judgement: Judgement) -> None:
         with side_session(
@@ -433,7 +434,8 @@ class LakeVerification:
         if not self._may_be_judged(run):
             return None
         row = self._session.sql(
-            f"SELECT * FROM {table_at(path)} WHERE {of_table(run.run, run.table)} AND since = {run.since}"
+            f"SELECT *, unix_micros(`at`) AS micros FROM {table_at(path)} "
+            f"WHERE {of_table(run.run, run.table)} AND since = {run.since}"
         ).first()
         if row is None:
             return None
@@ -445,6 +447,7 @@ class LakeVerification:
             row["rows"],
             found,
             row["position"],
+            row["micros"] / 1e6,
             row["reason"],
         )
 

@@ -112,7 +112,7 @@ class StatusBoard:
             "paused": capture.get("paused", False),
             "busy": capture.get("busy") or selector.get("waits"),
             "no_room": said.get(Name.JOURNAL_WRITER, {}).get("no_room"),
-            "snapshots": self._snapshots(capture),
+            "snapshots": self._snapshots(said),
             "windows": capture.get("windows", []),
             "stopped": capture.get("stopped", {}),
             "keyless": capture.get("keyless", []),
@@ -156,22 +156,27 @@ class StatusBoard:
         return self._history.last()
 
     def snapshots(self) -> list[StatusJson]:
-        """The snapshots under way and the last that have ended, the oldest first; no keys."""
-        return self._snapshots(self._report(Name.WATERMARK_COORDINATOR))
+        """The snapshots and verifications under way and the last that have ended, the oldest first; no keys."""
+        return self._snapshots(self._reports())
 
-    def _snapshots(self, capture: StatusJson) -> list[StatusJson]:
+    def _snapshots(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
         return [
             {**snapshot, "tables": [_without_keys(table) for table in snapshot["tables"]]}
-            for snapshot in self._rates.with_rates(capture)
+            for snapshot in self._with_progress(said)
         ]
 
+    def _with_progress(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
+        """Returns the snapshots with their rates, and the verifications with their results too."""
+        snapshots = self._rates.with_rates(said.get(Name.WATERMARK_COORDINATOR, {}))
+        return table_status.with_results(snapshots, said.get(Name.SPARK_SINK, {}).get("verifications", {}))
+
     def tables(self) -> list[StatusJson]:
-        """Each captured table with its snapshot and its part of the lake."""
+        """Each captured table with its snapshot, its verification and its part of the lake."""
         return self._tables(self._reports())
 
     def _tables(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
-        return table_status.table_statuses(capture, delivery, self._rates.with_rates(capture), self._maps)
+        return table_status.table_statuses(capture, delivery, self._with_progress(said), self._maps)
 
     def shown(self) -> tuple[StatusJson, list[StatusJson]]:
         """What the page shows of this moment: an overview of bounded size, and each captured table."""
@@ -261,7 +266,7 @@ class StatusBoard:
 
 def _once(said: StatusJson) -> StatusJson:
     """Returns an actor's report, without what the service's own report has, and without keys there."""
-    return {key: value for key, value in said.items() if key != "snapshots"}
+    return {key: value for key, value in said.items() if key not in ("snapshots", "verifications")}
 
 
 def _set_aside(topics: StatusJson) -> str | None:

@@ -116,12 +116,12 @@ class Verifications(Snapshots):
     def look(self) -> None:
         """See how they are, now and then."""
         super().look()
-        sink = self.world.status().get("actors", {}).get(ActorName.SPARK_SINK, {})
-        for id_ in tuple(self._unjudged):
-            results = sink.get("verifications", {}).get(id_)
-            if results and None not in results.values():
-                self.ended.update(result["verdict"] for result in results.values())
-                self._unjudged.remove(id_)
+        for snapshot in self.world.status().get("snapshots", []):
+            if snapshot["id"] in self._unjudged:
+                results = [table["result"] for table in snapshot["tables"]]
+                if None not in results:
+                    self.ended.update(result["verdict"] for result in results)
+                    self._unjudged.remove(snapshot["id"])
 
     def _end(self, states: Mapping[str, str]) -> None:
         if _ENDED.issuperset(states.values()) and len(self._unjudged) < self.most_unjudged:

@@ -69,8 +69,8 @@ class Watched:
         until(lambda: self._verified(id_), "the result of a verification")
 
     def _verified(self, id_: str) -> bool:
-        sink = json.loads(self.get("/status"))["actors"]["SparkSink"]
-        return id_ in sink["verifications"] and None not in sink["verifications"][id_].values()
+        tables = json.loads(self.get(f"/snapshots/{id_}"))["tables"]
+        return None not in [table["result"] for table in tables]
 
     def _send(self, signal: dict[str, Any]) -> None:
         request = urllib.request.Request(

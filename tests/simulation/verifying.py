@@ -122,7 +122,9 @@ class Verifying:
         of = (run.run, run.table)
         known = self.keys.pop(of, [])
         if run.reason or lake is None or not self._comparable(run, lake) or of in self.doubtful:
-            return Judgement(run.run, run.table, LakeVerdict.UNJUDGED, run.rows, {}, position, run.reason)
+            return Judgement(
+                run.run, run.table, LakeVerdict.UNJUDGED, run.rows, {}, position, 0.0, run.reason
+            )
         if len(known) < run.rows:
             raise Violation(
                 f"{run.table}: {run.run} has read {run.rows} rows, and {len(known)} were compared"
@@ -139,7 +141,7 @@ class Verifying:
         reached["a repair mended a table"] += run.of is not None and not found
         verdict = LakeVerdict.DIFFERENT if found else LakeVerdict.EQUAL
         counts = {FindingKind.DIFFERENT: found} if found else {}
-        return Judgement(run.run, run.table, verdict, run.rows, counts, position)
+        return Judgement(run.run, run.table, verdict, run.rows, counts, position, 0.0)
 
     def is_current(self, scn: int, changed: int) -> bool:
         """Whether what was true at an SCN has to be in the lake, if the key has changed there last."""

@@ -16,6 +16,7 @@ from actors.service.commands.conventions import config_argument, fail, lake_path
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, TidemarkError, Transient
 from pipeline.schema.table_filter import ALL_TABLES
+from pipeline.schema.table_schema import TableId
 
 WATCH_EVERY_S: Final = 1.0
 
@@ -152,21 +153,25 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
     """Waits for a verification. Returns the result for each of its tables.
 
-    Raises NotRunning, or Transient if the service fails to answer for too long.
+    Raises NotRunning, Transient if the service fails to answer for too long, or Definite if it has forgotten it.
     """
     patience_ends = time.monotonic() + RESULT_PATIENCE_S
     while True:
         try:
-            of_sink = client.get(settings, "/status")["actors"]["SparkSink"]
+            known = {each["id"]: each for each in client.get(settings, "/snapshots")["snapshots"]}
         except Transient:
             if time.monotonic() >= patience_ends:
                 raise
             time.sleep(RESULT_EVERY_S)
             continue
         patience_ends = time.monotonic() + RESULT_PATIENCE_S
-        found: dict[str, Any] | None = of_sink.get("verifications", {}).get(id_)
-        if found is not None and None not in found.values():
-            return found
+        if id_ in known:
+            tables = known[id_]["tables"]
+            found = {str(TableId(each["database"], each["table"])): each["result"] for each in tables}
+            if None not in found.values():
+                return found
+        elif known:  # while capture restarts there are none
+            raise Definite(f"the service has forgotten the verification {id_}, since many others have ended")
         time.sleep(RESULT_EVERY_S)
 
 

@@ -1,7 +1,7 @@
 """The service's status for a reader on a terminal."""
 
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from actors.status.table_status import OfTable, last_verifications
 from pipeline.messages.topology import ActorName
 from pipeline.schema.table_schema import TableId
 
@@ -46,8 +47,12 @@ def show(statuses: Iterator[dict[str, Any]]) -> None:
 
 
 def status_tables(status: dict[str, Any], width: int = _UNCUT) -> Group:
-    """A status as tables: the whole, the snapshots, the actors. Names are never cut, whatever the width."""
-    return Group(_whole(status), _snapshots(status["snapshots"], width), _actors(status["actors"]))
+    """A status as tables: the whole, snapshots, verifications, actors. Names are never cut, whatever the width."""
+    snapshots = [each for each in status["snapshots"] if not each.get("verification")]
+    shown = [_progress("snapshot", _of_snapshots(snapshots), width)]
+    if verified := last_verifications(status["snapshots"]):
+        shown.append(_progress("verification", _of_verifications(verified), width))
+    return Group(_whole(status), *shown, _actors(status["actors"]))
 
 
 def _whole(status: dict[str, Any]) -> Table:
@@ -84,29 +89,40 @@ def _whole(status: dict[str, Any]) -> Table:
     return table
 
 
-_COLUMNS: Final = ("snapshot", "table", "state", "", "rows", "dropped", "rows/s", "ranges", "windows", "left")
-_NARROW: Final = ("snapshot", "table", "state", "rows", "rows/s", "left")
+_COLUMNS: Final = ("id", "table", "state", "", "rows", "dropped", "rows/s", "ranges", "windows", "left")
+_NARROW: Final = ("id", "table", "state", "rows", "rows/s", "left")
+
+# The id, the table, the state, and what has the counts.
+_Line = tuple[str, str, str, dict[str, Any]]
 
 
-def _snapshots(snapshots: list[dict[str, Any]], width: int) -> Table:
+def _progress(kind: str, lines: Iterable[_Line], width: int) -> Table:
+    """Returns a table of snapshots or verifications, as the head of its first column says."""
     shown = _COLUMNS if width >= _WIDE else _NARROW
-    table = Table(*shown, box=None, padding=(0, 2, 0, 0))
+    table = Table(kind, *shown[1:], box=None, padding=(0, 2, 0, 0))
     for head, column in zip(shown, table.columns, strict=True):
         column.overflow = "fold"
         if head in _COLUMNS[4:]:
             column.justify, column.no_wrap = "right", True
-
-    def add(*cells: RenderableType) -> None:
+    for id_, name, state, of in lines:
+        cells: tuple[RenderableType, ...] = (Text(id_), Text(name), Text(state), *_counts(of))
         table.add_row(*(cell for head, cell in zip(_COLUMNS, cells, strict=True) if head in shown))
+    return table
 
+
+def _of_snapshots(snapshots: Iterable[dict[str, Any]]) -> Iterator[_Line]:
     for snapshot in snapshots:
         if len(snapshot["tables"]) > 1:
-            add(Text(snapshot["id"]), "", snapshot["state"], *_counts(snapshot))
+            yield snapshot["id"], "", snapshot["state"], snapshot
         for each in snapshot["tables"]:
-            name = Text(str(TableId(each["database"], each["table"])))
-            state = Text(each.get("reason") or each["state"])
-            add(Text(snapshot["id"]), name, state, *_counts(each))
-    return table
+            name = str(TableId(each["database"], each["table"]))
+            yield snapshot["id"], name, each.get("reason") or each["state"], each
+
+
+def _of_verifications(verified: Mapping[str, OfTable]) -> Iterator[_Line]:
+    for name, (verification, table) in verified.items():
+        result = table["result"]
+        yield verification["id"], name, table["state"] if result is None else _last_verdict(result), table
 
 
 def _counts(of: dict[str, Any]) -> tuple[ProgressBar | str, ...]:
@@ -147,6 +163,17 @@ def verification_line(table: str, result: Mapping[str, Any]) -> str:
 
 
 def _judgement(result: Mapping[str, Any], done: str) -> str:
-    found = ", ".join(f"{count:,} {kind}" for kind, count in result["found"].items())
-    said = [result["verdict"], f"{result['rows']:,} rows {done}", *filter(None, (found, result["reason"]))]
+    said = [result["verdict"], f"{result['rows']:,} rows {done}", *_findings(result)]
     return f"{', '.join(said)}, at {' '.join(result['position'].split())}"
+
+
+def _last_verdict(result: Mapping[str, Any]) -> str:
+    last = result["repaired"] or result
+    verdict = "repaired" if last["verdict"] == "equal" and last is not result else last["verdict"]
+    at = datetime.fromtimestamp(last["at"], UTC)
+    return f"{', '.join((verdict, *_findings(last)))} ({at:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def _findings(result: Mapping[str, Any]) -> list[str]:
+    found = [f"{count:,} {kind}" for kind, count in result["found"].items()]
+    return [*found, result["reason"]] if result["reason"] else found

@@ -107,7 +107,8 @@ class VerificationRun:
 class Judgement:
     """The result for one table: a statement about its rows at `position`, a GTID set.
 
-    `found` counts the findings by their kind. `reason`: why there is no result, or empty.
+    `found` counts the findings by their kind. `at`: when it was judged (s since the epoch). `reason`: why there is no
+    result, or empty.
     """
 
     run: str
@@ -116,6 +117,7 @@ class Judgement:
     rows: int
     found: Mapping[FindingKind, int]
     position: str
+    at: float
     reason: str = ""
 
 

@@ -15,7 +15,24 @@ from actors.http import routes as api
 from actors.http.json_schemas import SCHEMAS
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import HttpSettings
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SIGNAL_TYPES
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Completed,
+    Progress,
+    Range,
+    Repairing,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
+    Verification,
+)
+from pipeline.snapshot.snapshot import to_json as snapshot_to_json
+from tests.actors.http.served_actors import served
 from tests.servers.service import pipeline, running
 from tests.servers.web import Web, web
 
@@ -55,6 +72,48 @@ def test_what_does_not_conform_is_found() -> None:
     for wrong in ({}, {"error": 7}, {"error": "x", "more": 1}):
         with pytest.raises(jsonschema.ValidationError):
             conforms("Error", wrong)
+
+
+JUDGED = {
+    "verdict": "different",
+    "rows": 3,
+    "found": {"missing": 1},
+    "position": "a:1-7",
+    "reason": "",
+    "at": 1796000000.0,
+}
+REPAIRED = {**JUDGED, "verdict": "equal", "found": {}}
+
+
+async def test_each_state_of_a_verification_is_as_the_document_says(tmp_path: Path) -> None:
+    states: list[TableSnapshot] = [
+        SnapshotWaiting(),
+        Chunking((Range(0, None, (7,)),), "walk", first=False, progress=Progress(ranges=1)),
+        Repairing(Progress(rows=3), 1, 2),
+        Completed(Progress(rows=3), 1, 2),
+        SnapshotStopped(Progress()),
+        SnapshotFailed("so", Progress()),
+    ]
+    tables = {TableId("shop", f"t{at}"): state for at, state in enumerate(states)}
+    whole = Verification(7, frozenset(tables), repairs=True)
+    snapshots = [
+        Snapshot("v", tables, verification=whole),
+        Snapshot("s", {TableId("shop", "t3"): Completed(Progress())}, end_number=1),
+    ]
+    results = {"shop.t3": {**JUDGED, "repaired": REPAIRED}, "shop.t4": {**JUDGED, "repaired": None}}
+    async with served(tmp_path) as bench:
+        bench.said[Name.WATERMARK_COORDINATOR] = {"snapshots": list(map(snapshot_to_json, snapshots))}
+        bench.said[Name.SPARK_SINK] = {"verifications": {"v": results}}
+        told = {"snapshots": bench.board.snapshots()}
+        conforms("Snapshots", told)
+        listed = {"tables": bench.board.tables()}
+        conforms("Tables", listed)
+    assert [each["result"] for each in told["snapshots"][0]["tables"]] == [
+        results.get(str(table)) for table in tables
+    ]
+    assert [each["verification"]["state"] for each in listed["tables"]] == [each.wire for each in states]
+    assert listed["tables"][3]["verification"]["result"] == results["shop.t3"]
+    assert [each["snapshot"] is None for each in listed["tables"]] == [at != 3 for at in range(len(states))]
 
 
 def test_each_type_of_signal_is_in_the_document() -> None:

@@ -174,6 +174,33 @@ def test_a_name_with_a_dot_is_quoted() -> None:
     assert "`biz`.`odd name.é`" in out.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_a_verification_has_its_last_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    status = a_status()
+    result = {"verdict": "different", "rows": 9, "found": {"missing": 1}, "position": "a:1-7", "reason": ""}
+    again = {**result, "verdict": "equal", "found": {}, "at": 1796000000.0}
+    results = [
+        {**result, "at": 1796000000.0, "repaired": None},
+        {**result, "at": 1.0, "repaired": again},
+        None,
+    ]
+    tables = [table(f"t{at}", state="completed", result=each) for at, each in enumerate(results)]
+    status["snapshots"].append({"id": "v1", "verification": {"since": 7, "narrowed": []}, "tables": tables})
+    show(iter([status]))
+    lines = capsys.readouterr().out.splitlines()
+    (begin,) = [at for at, line in enumerate(lines) if line.startswith("verification ")]
+    for line, said in zip(
+        lines[begin + 1 :],
+        (
+            "v1            shop.t0  different, 1 missing (2026-11-30 00:53:20 UTC)",
+            "v1            shop.t1  repaired (2026-11-30 00:53:20 UTC)",
+            "v1            shop.t2  completed",
+        ),
+        strict=False,
+    ):
+        assert line.startswith(said)
+    assert not any("v1" in line for line in lines[:begin])
+
+
 def test_in_a_pipe_each_table_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     show(iter([a_status()]))
     lines = capsys.readouterr().out.splitlines()

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from actors.status.range_progress import RangeMaps
-from actors.status.table_status import table_statuses
+from actors.status.table_status import table_statuses, with_results
 from pipeline.schema.table_schema import TableId
 
 COUNTS = {
@@ -58,6 +60,47 @@ def test_the_last_snapshot_of_a_table_is_the_one_that_counts() -> None:
     assert table["snapshot"]["reason"] is None
     assert table["snapshot"]["map"] == {"filled": [1.0, 1.0], "open": [1]}
     assert {key: table["snapshot"][key] for key in COUNTS} == COUNTS
+
+
+EQUAL = {"verdict": "equal", "at": 5.0}
+
+
+def verification(id_: str, state: str) -> dict[str, Any]:
+    return {**snapshot(id_, state), "verification": {"since": 7, "narrowed": []}}
+
+
+def test_a_verification_is_no_snapshot() -> None:
+    told = with_results([snapshot("s", "completed"), verification("v", "chunking")], {})
+    (table,) = table_statuses({}, {}, told, RangeMaps())
+    assert (table["snapshot"]["id"], table["snapshot"]["state"]) == ("s", "completed")
+    assert table["verification"] == {"id": "v", "state": "chunking", **COUNTS, "result": None}
+    (table,) = table_statuses({}, {}, told[1:], RangeMaps())
+    assert (table["snapshot"], table["verification"]["id"]) == (None, "v")
+    (table,) = table_statuses({}, {}, told[:1], RangeMaps())
+    assert table["verification"] is None
+
+
+@pytest.mark.parametrize(
+    ("results", "shown"),
+    [
+        ({"old": {"verdict": "unjudged", "at": 4.0}}, "new"),
+        ({"old": EQUAL, "new": {"verdict": "unjudged", "at": 4.0}}, "old"),
+        ({"new": EQUAL}, "old"),
+        ({}, "new"),
+    ],
+    ids=[
+        "the first is judged",
+        "the refused one was judged first",
+        "the first is under way",
+        "none is judged",
+    ],
+)
+def test_a_refused_verification_hides_no_other(results: dict[str, Any], shown: str) -> None:
+    found = {id_: {"shop.orders": result} for id_, result in results.items()}
+    told = with_results([verification("old", "completed"), verification("new", "failed")], found)
+    (table,) = table_statuses({}, {}, told, RangeMaps())
+    assert table["verification"]["id"] == shown
+    assert table["verification"]["result"] == results.get(shown)
 
 
 def test_the_snapshot_of_a_table_with_a_dot_in_its_name_is_its_own() -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal as Exact
@@ -388,8 +389,10 @@ def test_each_planted_corruption_is_found_and_named(
     }
     if not repairs:  # tests/integration/lake/test_verify_command.py has each kind repaired
         return
-    again = Judgement("planted repaired", WIDE.table, LakeVerdict.EQUAL, len(expected), {}, "the position")
-    assert verified.repair("planted", 20) == again
+    again = verified.repair("planted", 20)
+    assert again == Judgement(
+        "planted repaired", WIDE.table, LakeVerdict.EQUAL, len(expected), {}, "the position", again.at
+    )
     verified.merge()
     view = live_view(verified.session, verified.root, verified.id).select("id", "name").collect()
     assert sorted(map(tuple, view)) == sorted(table.source), "each key is there once"
@@ -568,6 +571,7 @@ def one_bit(rows: pa.Table) -> pa.Table:
 
 
 def test_changes_and_merges_after_a_chunk_are_no_findings(narrow: Verified) -> None:
+    began = time.time()
     history, table = narrow.history, narrow.table
     history.transaction(*((table, "c", few(key)) for key in range(8)))
     narrow.deliver()
@@ -587,10 +591,12 @@ def test_changes_and_merges_after_a_chunk_are_no_findings(narrow: Verified) -> N
     assert narrow.compare("v") == ()
     assert narrow.compare("v") == (), "as after a kill"
     history.verify("v", table, [(key, "a") for key in range(5, 10)])
-    assert narrow.end("v", 9).found == {"different": 1}
+    ended = narrow.end("v", 9)
+    assert ended.found == {"different": 1}
     assert narrow.found("v") == {("different", (4, "a"), "small")}
     (judged,) = narrow.compare("v")
     assert judged.found == {"different": 1}, "a result that was found before a restart"
+    assert began < ended.at <= judged.at < time.time()
     verifying = Path(narrow.root) / "_tidemark" / "verifying"
     assert not [path for path in verifying.rglob("*") if path.is_file()], "nothing is left beside the lake"
 

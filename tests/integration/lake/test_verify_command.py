@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -24,6 +25,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, findings_path, location
 from pipeline.schema.table_schema import TableId
+from tests.actors.http.test_routes import conforms
 from tests.integration.service.test_run import configuration, delivered, until
 from tests.servers.duckdb_engine import engine
 from tests.servers.spark import start_quickly
@@ -61,6 +63,13 @@ def service(config: Path) -> Iterator[Service]:
 def verify(config: Path, *arguments: str) -> Ended:
     done = CliRunner().invoke(main, ["verify", str(config), *arguments])
     return done.exit_code, done.output
+
+
+def asked(*arguments: str) -> str:
+    """What a command that succeeds has printed."""
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def verify_daily(config: Path, *arguments: str) -> Ended:
@@ -133,6 +142,7 @@ def test_what_is_tampered_with_is_named_and_read_again(
     assert (code, f"{table}: equal" in told) == (0, True), told
 
     last = tamper(Path(location(lake, table, Tier.MIRROR)))
+    began = time.time()
     code, told = beside_writes(mysql, table, lambda: verify(config, "--repair"))
     assert (code, f"{table}: different" in told, "repaired: equal, 5 rows" in told) == (0, True, True), told
     found = queried(f"SELECT kind, key, columns FROM delta_scan('{findings_path(lake)}')")
@@ -144,6 +154,14 @@ def test_what_is_tampered_with_is_named_and_read_again(
         ("extra", "extra", ()),
         ("duplicate", "k8", ()),
     }
+
+    (listed,) = json.loads(asked("tables", str(config), "--json"))
+    conforms("Table", listed)
+    result = listed["verification"]["result"]
+    assert result["found"] == {"different": 1, "missing": 2, "extra": 1, "duplicate": 1}
+    assert (result["verdict"], result["repaired"]["verdict"]) == ("different", "equal")
+    assert began < result["at"] < result["repaired"]["at"] < time.time()
+    assert f"{table}  repaired (" in asked("status", str(config))
 
     view = live_view_text(lake, str(table), Dialect.DUCKDB)
     rows = queried(f"SELECT * FROM ({view}) WHERE code IN ('k7', '{last}', 'k9', 'extra', 'k8')")

@@ -797,7 +797,7 @@ def test_a_repair_is_requested_until_its_batch_has_come() -> None:
     story = begun({ORDERS: had(3, 2, generation=1)}, CursorFound(3, first.checkpoint), first)
     work = story.only(VerifyRows)
     (run,) = work.ended
-    judged = Judgement("v1", ORDERS, LakeVerdict.DIFFERENT, 1, {FindingKind.EXTRA: 1}, "")
+    judged = Judgement("v1", ORDERS, LakeVerdict.DIFFERENT, 1, {FindingKind.EXTRA: 1}, "", 5.0)
     assert story.after(WorkDone(TableSize(), None, (judged,))).orders == [RequestRepair(run, found=True)]
     assert run.awaits == 1
     for segment, batches in ((4, 0), (5, 1)):
@@ -822,7 +822,7 @@ def judged_repairs(*tables: TableId) -> tuple[Story, list[VerificationRun]]:
     story, runs = begun(has, CursorFound(3, first.checkpoint), first), list[VerificationRun]()
     for _ in tables:
         work = next(order for order in story.orders if isinstance(order, VerifyRows))
-        judged = Judgement("v1", work.table, LakeVerdict.DIFFERENT, 1, {FindingKind.EXTRA: 1}, "")
+        judged = Judgement("v1", work.table, LakeVerdict.DIFFERENT, 1, {FindingKind.EXTRA: 1}, "", 5.0)
         story.after(WorkDone(TableSize(), None, (judged,)))
         runs += work.ended
     return story, runs

@@ -59,7 +59,7 @@ def test_without_tables_all_are_meant_though_a_pattern_of_the_file_matches_none(
     file = address_file(load(config, {}))
     file.parent.mkdir()
     posted: list[Any] = []
-    body = {"id": "v1", "detail": "", "actors": {"SparkSink": {"verifications": {"v1": {}}}}}
+    body = {"id": "v1", "detail": "", **known("v1")}
     with answering(200, json.dumps(body), posted) as port:
         file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
         for action in ("execute", "stop"):
@@ -69,8 +69,14 @@ def test_without_tables_all_are_meant_though_a_pattern_of_the_file_matches_none(
     assert posted[2]["data"]["additional-conditions"] == [{"data-collection": ".*", "filter": "id > 3"}]
 
 
+def known(id_: str, *results: dict[str, Any] | None) -> dict[str, Any]:
+    """What /snapshots says of a verification."""
+    tables = [{"database": "shop", "table": f"t{at}", "result": each} for at, each in enumerate(results)]
+    return {"snapshots": [{"id": id_, "tables": tables}]}
+
+
 def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
-    of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": ""}
+    of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": "", "at": 5.0}
     again = None if repaired is None else {"verdict": repaired, **of}
     return {"verdict": verdict, **of, "repaired": again}
 
@@ -91,8 +97,7 @@ def test_a_verification_exits_with_what_it_found(
 ) -> None:
     file = address_file(load(config, {}))
     file.parent.mkdir()
-    found = {f"shop.t{number}": each for number, each in enumerate(results)}
-    body = {"id": "v1", "actors": {"SparkSink": {"verifications": {"v1": found}}}}
+    body = {"id": "v1", **known("v1", *results)}
     posted: list[Any] = []
     with answering(200, json.dumps(body), posted) as port:
         file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
@@ -108,21 +113,35 @@ def test_a_verification_exits_with_what_it_found(
 def test_a_verification_outlasts_a_service_that_fails_to_answer(
     patience_s: float, code: int, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = [Transient("too many requests at once")] * 3
-    found = {"actors": {"SparkSink": {"verifications": {"v1": {"shop.a": result("equal")}}}}}
+    answers: list[dict[str, Any] | Transient] = [
+        known("v1", result("equal")),
+        known("v1", None),
+        {"snapshots": []},
+    ]
+    answers += [Transient("too many requests at once")] * 3
 
     def get(*_: object) -> dict[str, Any]:
-        if answers:
-            raise answers.pop()
-        return found
+        if isinstance(answer := answers.pop(), Transient):
+            raise answer
+        return answer
 
     monkeypatch.setattr(client, "get", get)
     monkeypatch.setattr(client, "post", lambda *_: (200, {"id": "v1"}))
     monkeypatch.setattr(operation, "RESULT_PATIENCE_S", patience_s)
     told = tidemark("verify", config)
     assert told.exit_code == code
-    said = "shop.a: equal, 3 rows read" if code == 0 else "tidemark: too many requests at once"
+    said = "shop.t0: equal, 3 rows read" if code == 0 else "tidemark: too many requests at once"
     assert said in told.output
+
+
+def test_a_verification_that_the_service_has_forgotten_has_no_result(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "get", lambda *_: known("v2", result("equal")))
+    monkeypatch.setattr(client, "post", lambda *_: (200, {"id": "v1"}))
+    told = tidemark("verify", config)
+    assert told.exit_code == 2
+    assert "the service has forgotten the verification v1" in told.output
 
 
 @pytest.mark.parametrize("more", [["--every", "daily"], ["--every", "0s"], ["--rows-per-s", "0"]])

@@ -128,6 +128,6 @@ def test_names_are_literals() -> None:
     assert there.startswith(r"SELECT * FROM delta.`there` WHERE `run` = 'v\'1' AND ")
     assert there.endswith(" AND unix_micros(`at`) > 6")
     assert f"LEFT ANTI JOIN ({there}) AS f" in stated_sql(TABLE.table, "a:1-5", 4, "found", there)
-    judged = Judgement(RUN.run, RUN.table, LakeVerdict.DIFFERENT, 3, {FindingKind.EXTRA: 2}, "a:1-5")
+    judged = Judgement(RUN.run, RUN.table, LakeVerdict.DIFFERENT, 3, {FindingKind.EXTRA: 2}, "a:1-5", 5.0)
     assert "CAST(2 AS BIGINT) AS extra" in judgement_sql(judged, 7)
     assert "CAST(0 AS BIGINT) AS missing" in judgement_sql(judged, 7)

@@ -63,7 +63,7 @@ from tests.pipeline.builders import ITEMS, ORDERS, USERS
 ID = ORDERS.table
 RUN = VerificationRun("v1", ID, 7, narrowed=False, ended=False, reason="", rows=3)
 ENDED = VerificationRun("v1", ID, 7, narrowed=False, ended=True, reason="", rows=3)
-EQUAL = Judgement("v1", ID, LakeVerdict.EQUAL, 3, {}, "position")
+EQUAL = Judgement("v1", ID, LakeVerdict.EQUAL, 3, {}, "position", 5.0)
 DIFFERENT = replace(EQUAL, verdict=LakeVerdict.DIFFERENT, found={FindingKind.MISSING: 1})
 MENDED = replace(EQUAL, run="v1 repaired", rows=1)
 HAD = LakeTableState(ORDERS, generation=0)
