@@ -17,6 +17,16 @@ REASON = (
     "one statement after another altered it, and no schema is proven in between: set binlog_row_metadata = FULL at "
     "the source, and then begin it again by a recapture, which reads all of its rows once more"
 )
+AT = 1796000000.0  # 2026-11-30 00:53:20 UTC
+DIFFERENT = {
+    "verdict": "different",
+    "rows": 9000,
+    "found": {"missing": 1, "extra": 2},
+    "position": "uuid:1-5",
+}
+DIFFERENT |= {"reason": "", "at": AT}
+EQUAL = {**DIFFERENT, "verdict": "equal", "found": {}}
+UNJUDGED = {**EQUAL, "verdict": "unjudged", "rows": 0, "reason": "a signal stopped it"}
 COUNTS = {"given_up": 0, "expected": 0, "ranges": 0, "ranges_done": 0, "windows": 0, "chunks": 1}
 
 
@@ -72,6 +82,69 @@ async def test_a_table_without_a_key_has_its_changes_only_until_a_snapshot_is_co
         for table, word in (("log", "changes only"), ("audit", "complete")):
             row = seen.get_by_role("row").filter(has_text=table)
             await expect(row.get_by_text(word, exact=True)).to_be_visible()
+
+
+VERIFIED = (
+    ({"state": "waiting"}, None, "", "Its verification waits"),
+    ({"state": "chunking"}, None, "", "Under verification: 3 of 12 ranges read"),
+    ({"state": "completed"}, None, "", "Under verification: its rows are compared"),
+    ({"state": "completed"}, {**EQUAL, "repaired": None}, "equal", ": equal to the source, 9,000 rows read"),
+    (
+        {"state": "completed"},
+        {**DIFFERENT, "repaired": None},
+        "different",
+        ": not equal to the source (1 missing, 2 extra), 9,000 rows read",
+    ),
+    (
+        {"state": "completed"},
+        {**DIFFERENT, "repaired": EQUAL},
+        "equal",
+        "(1 missing, 2 extra), 9,000 rows read. Repair of 30 Nov, 00:53: equal to the source",
+    ),
+    (
+        {"state": "stopped"},
+        {**UNJUDGED, "repaired": None},
+        "unjudged",
+        ": couldn't be judged, a signal stopped it, 0 rows read",
+    ),
+)
+
+
+async def test_a_verification_is_no_snapshot_and_its_verdict_is_in_words(tmp_path: Path) -> None:
+    async with asyncio.timeout(120), served(tmp_path) as bench, launched() as browser:
+        tables = [
+            {"database": "shop", "table": f"t{at}", "rows": 1, **COUNTS, "ranges": 12, "ranges_done": 3}
+            | {"to_go": [], "request": None, **state}
+            for at, (state, *_) in enumerate(VERIFIED)
+        ]
+        names = [f"shop.t{at}" for at in range(len(VERIFIED))]
+        bench.said[Name.WATERMARK_COORDINATOR] = {
+            "captured": names,
+            "snapshots": [{"id": "v1", "verification": {"since": 1, "narrowed": []}, "tables": tables}],
+        }
+        results = {name: result for name, (_, result, *_) in zip(names, VERIFIED, strict=True)}
+        bench.said[Name.SPARK_SINK] = {"verifications": {"v1": results}}
+        bench.board.look(10.0, 1000.0)
+        async with page(browser, bench.server.url, timezone_id="UTC") as seen:
+            await seen.goto(bench.server.url)
+            for name, (state, _, verdict, words) in zip(names, VERIFIED, strict=True):
+                row = seen.locator("#rows > [role=row]").filter(has_text=name)
+                await expect(row.get_by_text("streaming", exact=True)).to_be_visible()
+                await expect(row.locator(".why")).to_be_hidden()
+                await expect(row.locator(".verified")).to_contain_text(words)
+                await expect(row.locator(".verified")).to_have_attribute("data-verdict", verdict)
+                reads = state["state"] in ("waiting", "chunking")
+                label = f"Stop the verification of {name}" if reads else f"Take a snapshot of {name}"
+                await expect(row.get_by_role("button")).to_have_attribute("aria-label", label)
+            await expect(seen.locator(".verified").first).to_contain_text(
+                "Verification of 30 Nov, 00:53: not equal"
+            )
+            await expect(seen.locator("#tables-sum")).to_have_text("7 tables · 1 not equal to the source")
+            await seen.get_by_role("button", name="Stop the verification of shop.t0").click()
+            await expect(
+                seen.get_by_role("heading", name="Stop the verification of shop.t0?")
+            ).to_be_visible()
+            await seen.screenshot(path=str(tmp_path / "verified.png"))
 
 
 async def test_what_nobody_reports_is_unknown(tmp_path: Path) -> None:

@@ -178,6 +178,12 @@ const QUESTIONS = {
     action: "Stop it",
     danger: true,
   }),
+  unverify: (table) => ({
+    heading: `Stop the verification of ${table}?`,
+    explanation: "It then has no result. Another verification begins at the first row.",
+    action: "Stop it",
+    danger: true,
+  }),
   recapture: (table) => ({
     heading: `Begin ${table} again?`,
     explanation: "First remove the cause, or the table stops again. Tidemark then captures its changes, and a snapshot reads its rows.",
@@ -185,12 +191,12 @@ const QUESTIONS = {
   }),
 };
 
+const TYPES = { execute: "execute-snapshot", stop: "stop-snapshot", unverify: "stop-snapshot", recapture: "recapture" };
+
 async function signalTable(action, table) {
   if (!(await ask(QUESTIONS[action](table)))) return;
   const tables = { "data-collections": [pattern(table)] };
-  await signal(action === "recapture"
-    ? { type: action, data: tables }
-    : { type: `${action}-snapshot`, data: { type: "incremental", ...tables } });
+  await signal({ type: TYPES[action], data: action === "recapture" ? tables : { type: "incremental", ...tables } });
 }
 
 async function start() {

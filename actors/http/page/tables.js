@@ -1,5 +1,6 @@
-// The tables: for each one a map of its ranges, its counts, and a button for its next signal.
+// The tables: for each one a map of its ranges, its counts, its verification, and a button for its next signal.
 
+import { reads, sentence, verdict } from "./verification.js";
 import { count, element, names, plural, short, span, text } from "./words.js";
 
 const PAGE = 50;
@@ -23,6 +24,7 @@ const WORDS = {
 const ACTIONS = {
   execute: ["Snapshot…", "Take a snapshot of"],
   stop: ["Stop…", "Stop the snapshot of"],
+  unverify: ["Stop…", "Stop the verification of"],
   recapture: ["Recapture…", "Begin again"],
 };
 
@@ -59,7 +61,7 @@ export class Tables {
     const wanted = this.search.value.trim().toLowerCase();
     const all = [...this.tables.values()].map((table) => ({ table, state: stateOf(table, this.paused) }));
     const found = all.filter(({ table }) => table.table.toLowerCase().includes(wanted));
-    found.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.table.table < b.table.table ? -1 : 1));
+    found.sort((a, b) => differs(b) - differs(a) || ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.table.table < b.table.table ? -1 : 1));
     const rows = found.slice(0, this.shown).map(({ table, state }) => {
       const row = this.drawn.get(table.table) ?? new Row(table.table, this.ask);
       row.show(table, state);
@@ -91,6 +93,7 @@ class Row {
     this.button = element("button", { type: "button", className: "quiet" });
     this.button.addEventListener("click", () => ask(this.action, this.name));
     this.why = element("span", { role: "cell", className: "why" });
+    this.verified = element("span", { role: "cell", className: "verified" });
     this.node = element(
       "div",
       { role: "row", className: "row" },
@@ -104,11 +107,12 @@ class Row {
       ...Object.values(this.cells),
       element("span", { role: "cell", className: "action" }, this.button),
       this.why,
+      this.verified,
     );
   }
 
   show(table, state) {
-    const { snapshot, lake } = table;
+    const { snapshot, verification, lake } = table;
     this.node.dataset.state = state;
     this.showMap(table, state);
     text(this.word, this.words(table, state));
@@ -126,7 +130,11 @@ class Row {
     if (table.unread_rows) reasons.push(`${plural(table.unread_rows, "row")} to read again`);
     text(this.why, [...new Set(reasons.filter(Boolean))].join(" · "));
     this.why.hidden = !this.why.textContent;
-    this.action = state === "halted" ? "recapture" : running ? "stop" : "execute";
+    this.verified.hidden = !verification;
+    this.verified.dataset.verdict = verdict(verification) ?? "";
+    this.verified.title = verification?.result ? `at ${verification.result.position}` : "";
+    text(this.verified, verification ? sentence(verification) : "");
+    this.action = state === "halted" ? "recapture" : running ? "stop" : reads(verification) ? "unverify" : "execute";
     const [label, meaning] = ACTIONS[this.action];
     text(this.button, label);
     this.button.setAttribute("aria-label", `${meaning} ${this.name}`);
@@ -158,6 +166,8 @@ class Row {
   }
 }
 
+const differs = ({ table }) => verdict(table.verification) === "different";
+
 function stateOf({ stopped, keyless, snapshot, lake }, paused) {
   if (stopped || lake.stopped) return "halted";
   if (snapshot?.state === "failed") return "failed";
@@ -171,6 +181,8 @@ function summary(all, found, wanted) {
   if (wanted) return `${count(found.length)} of ${plural(all.length, "table")}`;
   const of = (state) => all.filter((each) => each.state === state).length;
   const told = ["reading", "paused", "waiting", "failed", "halted"].filter(of).map((state) => `${count(of(state))} ${WORDS[state]}`);
+  const different = all.filter(differs).length;
+  if (different) told.push(`${count(different)} not equal to the source`);
   return [plural(all.length, "table"), ...told].join(" · ");
 }
 

@@ -48,6 +48,11 @@ export function bytes(value) {
 
 export const clock = (at) => at.toLocaleTimeString("en-GB");
 
+const MOMENT = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+// `at`: seconds since the epoch.
+export const moment = (at) => MOMENT.format(new Date(1000 * at));
+
 // Names with a dot or a backtick in them are quoted as in SQL, so that no two tables have the same text.
 const QUOTED = /^`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`$/s;
 
