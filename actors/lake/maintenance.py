@@ -6,6 +6,8 @@ wrote until then, and VACUUM removes them.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
+import time
+from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Final
 
@@ -16,8 +18,28 @@ from pyspark.sql import SparkSession
 from actors.lake.delta_table import TableOpener, is_conflict
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
-from pipeline.lake.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, TableSize, Trim
-from pipeline.lake.tables import SEGMENT, Tier, location, quoted, table_at
+from pipeline.lake.maintenance import (
+    DAYS_OF_RESULTS,
+    HIDDEN_PART,
+    LARGE_BYTES,
+    MANY_RESULTS,
+    SMALL_BYTES,
+    TableSize,
+    Trim,
+)
+from pipeline.lake.tables import (
+    CHANGELOG_VERSIONS_H,
+    RESULTS,
+    SEGMENT,
+    Tier,
+    findings_path,
+    judgements_path,
+    literal,
+    location,
+    quoted,
+    set_properties_sql,
+    table_at,
+)
 from pipeline.schema.table_schema import TableId
 
 _COMPACTION: Final = {
@@ -117,6 +139,25 @@ class Upkeep:
         """Removes the files that no version of the last hours has."""
         with side_session(self._session, _VACUUM) as session:
             session.sql(f"VACUUM {self._at(table, tier)} RETAIN {hours} HOURS")
+
+    def trim_results(self, runs: Collection[str]) -> None:
+        """Deletes old findings and results of verifications, except those of these runs, and keeps their files few."""
+        # A result goes after its findings: a later verification with its id would count them as its own.
+        paths = findings_path(self._root), judgements_path(self._root)
+        sizes = {table: size for table in map(self._tables, paths) if (size := table.size()) is not None}
+        if all(size.files < MANY_RESULTS for size in sizes.values()):
+            return
+        before = int((time.time() - DAYS_OF_RESULTS * 86_400) * 1_000_000)
+        known = ", ".join(map(literal, runs)) or "NULL"
+        old = f"`at` < timestamp_micros({before}) AND coalesce(run NOT IN ({known}), true)"
+        for table in sizes:
+            at = table_at(table.path)
+            with side_session(self._session, {**_COMPACTION, **_VACUUM}) as session:
+                session.sql(set_properties_sql(table.path, RESULTS))
+                session.sql(f"DELETE FROM {at} WHERE {old}")
+                session.sql(f"OPTIMIZE {at}")
+                session.sql(f"VACUUM {at} RETAIN {CHANGELOG_VERSIONS_H} HOURS")
+            table.clean_log()
 
     def _at(self, table: TableId, tier: Tier) -> str:
         return table_at(location(self._root, table, tier))

@@ -29,7 +29,7 @@ from actors.lake.files.gathered_changes import read_numbered
 from actors.lake.filesystem import lake_filesystem, passing_folder, remove_folder
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
-from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
+from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.runtime.filesystem import list_folder
 from pipeline.journal.change_rows import META
 from pipeline.lake.background import VerifyRows
@@ -412,26 +412,14 @@ class LakeVerification:
 
     def _own_findings(self, *runs: VerificationRun) -> str:
         """Returns the query for what these verifications have found."""
-        return findings_sql(findings_path(self._root), {run: self._earlier_result_at(run) for run in runs})
-
-    def _earlier_result_at(self, run: VerificationRun) -> int:
-        """Returns when (µs since the epoch) an earlier verification with this id got its result; 0 without one."""
-        if not self._may_be_judged(run):
-            return 0
-        path, of = judgements_path(self._root), of_table(run.run, run.table)
-        earlier = f"SELECT max(unix_micros(`at`)) FROM {table_at(path)} WHERE {of} AND since < {run.since}"
-        row = self._session.sql(earlier).first()
-        return 0 if row is None or row[0] is None else int(row[0])
-
-    def _may_be_judged(self, run: VerificationRun) -> bool:
-        """Returns whether this verification, or an earlier one with its id, has a result."""
-        logged = read_version(judgements_path(self._root))  # a query of Spark's would take longer
-        return logged is not None and self._judged_once(run) in logged.applications
+        path = judgements_path(self._root)
+        results = None if self._tables(path).snapshot() is None else table_at(path)
+        return findings_sql(table_at(findings_path(self._root)), results, runs)
 
     def _judged(self, run: VerificationRun) -> Judgement | None:
         """Returns the result that an earlier start has found."""
         path = judgements_path(self._root)
-        if not self._may_be_judged(run):
+        if self._tables(path).snapshot() is None:
             return None
         row = self._session.sql(
             f"SELECT *, unix_micros(`at`) AS micros FROM {table_at(path)} "
@@ -454,7 +442,8 @@ class LakeVerification:
     def _judged_once(self, run: VerificationRun) -> str:
         """Returns the application whose version says that a run is judged: the SCN after its beginning.
 
-        After many other signals another verification may have the same id.
+        It keeps another Spark from recording the same result at the same moment. Delta forgets it after a time
+        (`pipeline.lake.tables.RESULTS`). After many other signals another verification may have the same id.
         """
         return f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}"
 

@@ -137,13 +137,15 @@ class MergeMirror:
 class MaintainTable:
     """Do a chore for a lake table, which was in this state when the chore began.
 
-    `trim`: what a TRIM deletes, None for nothing. `versions_h`: for how many hours a VACUUM keeps files.
+    `trim`: what a TRIM deletes, None for nothing. `versions_h`: for how many hours a VACUUM keeps files. `runs`: the
+    ids of the verifications whose results a TRIM keeps.
     """
 
     chore: Chore
     kept: TableUpkeep
     trim: Trim | None
     versions_h: float
+    runs: frozenset[str]
 
     @property
     def table(self) -> TableId:
@@ -515,7 +517,8 @@ def _work(background: Background, lake: LakeTables, due: Due, through: int, posi
         case ChoreDue(chore, table, tier):
             kept = background.kept[table, tier]
             hours = maintenance.versions_h(tier, lake.settings.vacuum_hours)
-            return MaintainTable(chore, kept, _trim(background, lake, kept, through), hours)
+            runs = frozenset(run.run for run in lake.runs)
+            return MaintainTable(chore, kept, _trim(background, lake, kept, through), hours, runs)
         case _:
             assert_never(due)
 

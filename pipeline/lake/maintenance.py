@@ -7,6 +7,7 @@
 - *Trim*: deletes changes from a changelog that no reader needs. If the changelog is only the mirror's inbox, these are
   all that its mirror has merged. Else they are those older than the rule keeps them. It also removes the part of
   Delta's log that has expired. Delta itself would remove a whole day of it at once.
+  With a changelog it trims the results of verifications, and compacts them.
 - *Vacuum*: VACUUM removes files that no readable version has.
 - *Checkpoint*: Delta writes the state of its log into one file, so that readers needn't read all commits. Otherwise
   Delta would do so within a commit, which then takes a second or two, and many seconds beside a merge.
@@ -49,6 +50,11 @@ TRIM_EVERY_S: Final = 3_600.0
 VACUUM_EVERY_S: Final = 86_400.0
 # The first time after a start. A service that is started each day has its turn too.
 VACUUM_FIRST_S: Final = 3_600.0
+
+# The findings and results of verifications are kept for so many days or longer. A trimming of a changelog deletes older
+# ones, if one of the two tables has so many files. Those of verifications that the checkpoint knows stay.
+DAYS_OF_RESULTS: Final = 90
+MANY_RESULTS: Final = 100
 
 # How long (s) work pauses that another writer's commit has undone.
 REST_S: Final = 30.0

@@ -447,6 +447,9 @@ _SETTINGS: Final = {
     Tier.MIRROR: {VECTORS: "true"},
 }
 
+# The properties of the two tables of verifications. Each result has an application of its own, which Delta forgets.
+RESULTS: Final = {**_SETTINGS[Tier.CHANGELOG], FORGETTING: f"interval {CHANGELOG_VERSIONS_H} hours"}
+
 
 def _settings(tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     mapping = {MAPPING: "name"} if need_mapping(column.name for column in of) else {}

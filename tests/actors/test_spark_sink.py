@@ -92,7 +92,7 @@ async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_a
     lake: Any = SimpleNamespace(upkeep=FailingUpkeep())
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
-    trim = MaintainTable(Chore.TRIM, kept, None, 1.0)
+    trim = MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset())
     assert await sink._do_work(SparkUp(spark, lake), trim) == fact
     assert sink.metrics.value(counted, kind="trim") == 1
 
@@ -106,7 +106,7 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
-        await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0))
+        await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset()))
 
 
 async def test_a_lake_whose_consumer_is_forgotten_while_it_lags_begins_again(

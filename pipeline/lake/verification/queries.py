@@ -32,13 +32,13 @@ The upper and the lower half of a hash have sums of their own, which stay below 
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pipeline.lake.live_view import OP, MirrorPosition, Versions, last_changes, live_view_sql
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted, table_at
+from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Double, Float, Vector
@@ -341,13 +341,20 @@ def stated_sql(table: TableId, position: str, segment: int, findings: str, there
   CAST({segment} AS BIGINT) AS segment, current_timestamp() AS `at` FROM ({findings})"""
 
 
-def findings_sql(path: str, runs: Mapping[VerificationRun, int]) -> str:
-    """Returns the query for what verifications have found, in the table of findings at a path.
+def findings_sql(findings: str, results: str | None, runs: Iterable[VerificationRun]) -> str:
+    """Returns the query for what verifications have found, in the table of findings.
 
-    Each has when (µs since the epoch) an earlier one with its id got a result: what was found until then isn't its own.
+    `results`: the table of results, None if there is none yet. What was found until an earlier verification with the
+    same id got its result isn't a verification's own.
     """
-    own = (f"{of_table(run.run, run.table)} AND unix_micros(`at`) > {after}" for run, after in runs.items())
-    return f"SELECT * FROM {table_at(path)} WHERE {' OR '.join(own)}"
+    conditions = []
+    for run in runs:
+        own = of_table(run.run, run.table)
+        if results is not None:
+            earlier = f"SELECT max(`at`) FROM {results} WHERE {own} AND since < {run.since}"
+            own += f" AND `at` > coalesce(({earlier}), TIMESTAMP '1970-01-01')"
+        conditions.append(own)
+    return f"SELECT * FROM {findings} WHERE {' OR '.join(conditions)}"
 
 
 def judgement_sql(judgement: Judgement, since: int) -> str:

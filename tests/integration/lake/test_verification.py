@@ -16,20 +16,30 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from actors.lake import verification
+from actors.lake import maintenance, verification
 from actors.lake.files import gathered_changes
 from actors.lake.files.mirror_files import MirrorFiles
 from actors.lake.filesystem import passing_folder
 from actors.lake.lake import Lake
 from actors.lake.live_view import FoundView, find_view, live_view
 from actors.lake.spark_session import Spark
+from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.verification import _MIRRORED, _ROWS, LakeVerification
 from deploy.demo.tamper import rewrite
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.files import read_values
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.tables import Tier, findings_path, location, quoted, table_at
+from pipeline.lake.tables import (
+    FORGETTING,
+    RESULTS,
+    Tier,
+    findings_path,
+    judgements_path,
+    location,
+    quoted,
+    table_at,
+)
 from pipeline.lake.verification.queries import ComparedTable
 from pipeline.lake.verification.row_sums import RowHasher, RowSums
 from pipeline.lake.verification.runs import (
@@ -458,6 +468,44 @@ def test_a_verification_with_the_id_of_an_earlier_one_has_a_result_of_its_own(
         run = next(each for each in verified._runs() if each.run == "again")
         keys, _ = verified.lake.verification.keys_to_repair(run)
         assert (0 if keys is None else len(keys)) == len(found)
+    verified.history.store.close()
+
+
+def test_old_results_and_findings_go_except_those_of_known_verifications(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed sink finds the result of one that the checkpoint knows, and makes no second one."""
+    monkeypatch.setattr(maintenance, "MANY_RESULTS", 4)
+    verified = merged_few(spark, tmp_path, 5)
+    verified.sql("UPDATE MIRROR SET small = 6 WHERE id = 0")
+    results, found = table_at(judgements_path(verified.root)), table_at(findings_path(verified.root))
+    judged = {run: verified.verify_at_once(run) for run in ("old", "known", "new")}
+
+    def runs(table: str) -> list[str]:
+        return sorted(row["run"] for row in spark.session.sql(f"SELECT run FROM {table}").collect())
+
+    verified.lake.upkeep.trim_results(["known"])
+    for table in (results, found):
+        spark.session.sql(f"UPDATE {table} SET `at` = `at` - INTERVAL 100 DAYS WHERE run <> 'new'")
+        assert runs(table) == ["known", "new", "old"], "few files stay as they are"
+    judged["last"] = verified.verify_at_once("last")
+    monkeypatch.setattr(maintenance, "MANY_RESULTS", 2)
+    monkeypatch.setitem(RESULTS, FORGETTING, "interval 0 seconds")
+    verified.lake.upkeep.trim_results(["known"])
+    for table in (results, found):
+        assert runs(table) == ["known", "last", "new"]
+        described = spark.session.sql(f"DESCRIBE DETAIL {table}").first()
+        assert described is not None and described["numFiles"] == 1
+        assert RESULTS.items() <= described["properties"].items()
+
+    again = Lake(spark.session, verified.root, verified.history.store)
+    verified.lake = again
+    assert verified.compare("known") == (judged["known"],)
+    assert verified.verify_at_once("after").found == {FindingKind.DIFFERENT: 1}
+    assert runs(results) == ["after", "known", "last", "new"]
+    again.upkeep._tables(judgements_path(verified.root)).checkpoint()
+    log = read_version(judgements_path(verified.root))
+    assert log is not None and not log.applications
     verified.history.store.close()
 
 

@@ -124,9 +124,12 @@ def test_names_are_literals() -> None:
     assert of_runs([RUN]) == r"`__chunk` IN ('v\'1')"
     assert of_runs([]) == "`__chunk` IN (NULL)"
     assert r"'it\'s' AS `table`" in stated_sql(TABLE.table, "a:1-5", 4, doubt_sql(RUN, "so"), None)
-    there = findings_sql("there", {RUN: 6})
-    assert there.startswith(r"SELECT * FROM delta.`there` WHERE `run` = 'v\'1' AND ")
-    assert there.endswith(" AND unix_micros(`at`) > 6")
+    first = findings_sql("there", None, [RUN])
+    own = r"`run` = 'v\'1' AND `database` = 'shop' AND `table` = 'it\'s'"
+    assert first == f"SELECT * FROM there WHERE {own}"
+    there = findings_sql("there", "results", [RUN])
+    earlier = f"SELECT max(`at`) FROM results WHERE {own} AND since < 7"
+    assert there == f"{first} AND `at` > coalesce(({earlier}), TIMESTAMP '1970-01-01')"
     assert f"LEFT ANTI JOIN ({there}) AS f" in stated_sql(TABLE.table, "a:1-5", 4, "found", there)
     judged = Judgement(RUN.run, RUN.table, LakeVerdict.DIFFERENT, 3, {FindingKind.EXTRA: 2}, "a:1-5", 5.0)
     assert "CAST(2 AS BIGINT) AS extra" in judgement_sql(judged, 7)

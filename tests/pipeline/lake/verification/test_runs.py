@@ -306,3 +306,4 @@ def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
     _, work = next_work(background, lake, 5, "position", 3_600.0)
     assert isinstance(work, MaintainTable)
     assert work.trim == Trim(0, 1, RUN.since)
+    assert work.runs == {RUN.run}, "their results aren't trimmed either"
