@@ -252,6 +252,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         written = sum(file.bytes for file in entry.files)
         self.metrics.count(catalogue.SEGMENTS_SEALED)
         self.metrics.count(catalogue.JOURNAL_WRITTEN, written)
+        self.metrics.count(catalogue.JOURNAL_FILES, len(entry.files) + 1)
         self.metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
         changes: Counter[TableId] = Counter()
         for file in entry.files:

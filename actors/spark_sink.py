@@ -53,6 +53,7 @@ from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTab
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
+from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
@@ -77,6 +78,9 @@ TABLES_DELIVERED_AT_ONCE: Final = 12
 
 # How long (s) calls may take that are under way when a stop has lasted long enough.
 BREAKS_OFF_WITHIN_S: Final = 2.0
+
+# The kinds of work beside the batches that write rows again.
+_REWRITING: Final = ("complete", "merge", Chore.COMPACT, Chore.TRIM)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -161,6 +165,9 @@ class SparkSink(Actor[ToSparkSink]):
         for kind in ("complete", "merge", "verify", *Chore):
             self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
+        for kind in _REWRITING:
+            self.metrics.count(catalogue.LAKE_FILES_WRITTEN, 0, kind=kind)
+            self.metrics.count(catalogue.LAKE_REWRITTEN, 0, kind=kind)
         known = await self._in_thread(self._join)
         self._state = replace(self._state, unchecked_end=known.unchecked_end, unseen=known.unseen)
         up = await self._in_thread(self._start)
@@ -484,7 +491,7 @@ class SparkSink(Actor[ToSparkSink]):
         """Does the work beside the batches. Raises if Spark is gone."""
         began, table = self.now(), str(work.table)
         try:
-            size, at, judgements = await self._call(Pool.BESIDE, do_work, up.lake, work)
+            size, at, judgements, written = await self._call(Pool.BESIDE, do_work, up.lake, work)
         except Conflict as error:
             log.warning(
                 "another writer committed first; retrying", work=work.kind, table=table, reason=str(error)
@@ -499,11 +506,14 @@ class SparkSink(Actor[ToSparkSink]):
             log.error("work on a lake table failed", work=work.kind, table=table, times=times, reason=reason)
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return spark_sink.WorkFailed()
-        self._measure_work(work, self.now() - began)
+        self._measure_work(work, self.now() - began, written)
         return spark_sink.WorkDone(size, at, judgements)
 
     @contain_errors
-    def _measure_work(self, work: BackgroundWork, seconds: float) -> None:
+    def _measure_work(self, work: BackgroundWork, seconds: float, written: WrittenFiles) -> None:
+        if written.files:
+            self.metrics.count(catalogue.LAKE_FILES_WRITTEN, written.files, kind=work.kind)
+            self.metrics.count(catalogue.LAKE_REWRITTEN, written.bytes, kind=work.kind)
         if isinstance(work, MergeMirror):
             self.metrics.observe(catalogue.MERGE, seconds)
         else:
@@ -561,6 +571,9 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.DELIVERED, rows, table=table, tier=tier.value)
             self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
             self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
+            if files:
+                written = len(files) + FILES_OF_A_COMMIT
+                self.metrics.count(catalogue.LAKE_FILES_WRITTEN, written, kind="deliver")
 
     @contain_errors
     def _count_stopped(self) -> None:

@@ -23,6 +23,13 @@ CHOSEN: Final = Scope(("table",))
 _BACKLOG: Final = f"{CHOSEN.max(of.SEALED_SEGMENT)} - {CHOSEN.max(of.DELIVERED_SEGMENT)}"
 _BEHIND: Final = f"{CHOSEN.max(of.SEALED_COMMIT)} - {CHOSEN.max(of.DELIVERED_COMMIT)}"
 
+
+def _amplification(**exactly: str) -> str:
+    """The bytes that work of this kind has rewritten, for each byte that was delivered."""
+    rewritten = CHOSEN.increase(of.LAKE_REWRITTEN, window="1h", **exactly)
+    return f"{rewritten} / ({CHOSEN.increase(of.DELIVERED_BYTES, window='1h')} > 0)"
+
+
 _FRESH: Final = Row(
     "How fresh is it?",
     (
@@ -248,6 +255,36 @@ _FILES: Final = Row(
                 "Raise journal.seal_after_ms, at the cost of freshness.",
             ),
             [Query(CHOSEN.rate(of.DELIVERED_FILES, "tier"), "{{tier}}")],
+            "short",
+        ),
+        series_panel(
+            "Files written",
+            Words(
+                "Files in a second that sealed segments have, and that each kind of work writes into lake tables. "
+                "Delta's log counts.",
+                "More than 200 for long: changes come later then, and each file is a request to an object store.",
+                "Raise journal.seal_after_ms, or capture fewer tables.",
+            ),
+            [
+                Query(CHOSEN.rate(of.JOURNAL_FILES), "journal"),
+                Query(CHOSEN.rate(of.LAKE_FILES_WRITTEN, "kind"), "lake: {{kind}}"),
+            ],
+            "short",
+            limits=only(200),
+            stacked=True,
+        ),
+        series_panel(
+            "Write amplification",
+            Words(
+                "How many bytes merges and maintenance write for each byte that is delivered, over an hour.",
+                "Far above what it was: the lake is written again and again for few changes.",
+                "Make lake.merge_after_s longer for a merge, lake.compact_files larger for compaction.",
+            ),
+            [
+                Query(_amplification(), "all"),
+                Query(_amplification(kind="merge"), "merges"),
+                Query(_amplification(kind="compact"), "compaction"),
+            ],
             "short",
         ),
         series_panel(

@@ -270,6 +270,9 @@ SOURCE_BUSY = Gauge(
 SEGMENTS_SEALED = Counter("tidemark_journal_sealed_segments_total", "Segments sealed.")
 SEALING = Histogram("tidemark_journal_sealing_seconds", "Time to write, sync and publish one segment.")
 JOURNAL_WRITTEN = Counter("tidemark_journal_written_bytes_total", "Bytes written into segments.")
+JOURNAL_FILES = Counter(
+    "tidemark_journal_written_files_total", "Files of sealed segments, and their entries' files."
+)
 JOURNAL_SIZE = Gauge(
     "tidemark_journal_size_bytes", "Bytes of all segments in the journal, and of their entries."
 )
@@ -312,6 +315,18 @@ DELIVERED_BYTES = Counter(
     "tidemark_delivered_bytes_total",
     "Bytes of journal files appended to lake tables. Tier is changelog or mirror.",
     ("tier",),
+)
+LAKE_FILES_WRITTEN = Counter(
+    "tidemark_lake_written_files_total",
+    "Files written into lake tables: of rows, of deletion vectors, and two of Delta's log for each such commit. "
+    "Kind is deliver, complete, merge, compact or trim.",
+    ("kind",),
+)
+LAKE_REWRITTEN = Counter(
+    "tidemark_lake_rewritten_bytes_total",
+    "Bytes that work beside the batches wrote into lake tables: rows and deletion vectors. "
+    "Kind is complete, merge, compact or trim.",
+    ("kind",),
 )
 DELIVERED_COMMIT = Gauge(
     "tidemark_lake_commit_timestamp_seconds",

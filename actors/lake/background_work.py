@@ -1,38 +1,44 @@
 """Performs the work beside the batches that `pipeline.lake.background` orders, at the lake's tables."""
 
+from functools import partial
 from typing import assert_never
 
 from actors.lake.lake import Lake
+from actors.runtime.measuring import value_or
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
+from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import Judgement
 
 
-def do_work(lake: Lake, work: BackgroundWork) -> tuple[TableSize, Versions | None, tuple[Judgement, ...]]:
-    """Does the work. Returns the size of the lake table afterwards, the versions for readers of the table, and the
-    results of verifications.
+def do_work(
+    lake: Lake, work: BackgroundWork
+) -> tuple[TableSize, Versions | None, tuple[Judgement, ...], WrittenFiles]:
+    """Does the work. Returns the size of the lake table afterwards, the versions for readers of the table, the results
+    of verifications, and what the work has written into the lake table.
 
     Raises Conflict if another writer committed first, or if the work has to wait for columns of the mirror.
     """
     if isinstance(work, VerifyRows):
-        return TableSize(), None, lake.verification.verify(work)
-    size = _done(lake, work)
-    return size, lake.settled_versions(work.table), ()
+        return TableSize(), None, lake.verification.verify(work), WrittenFiles()
+    table, tier = work.table, work.kept.tier if isinstance(work, MaintainTable) else Tier.MIRROR
+    before = lake.version(table, tier)
+    _do(lake, work)
+    size = lake.upkeep.size(table, tier) or TableSize()
+    written = value_or("written_since", partial(lake.written_since, table, tier, before), WrittenFiles())
+    return size, lake.settled_versions(table), (), written
 
 
-def _done(lake: Lake, work: CompleteMirror | MergeMirror | MaintainTable) -> TableSize:
+def _do(lake: Lake, work: CompleteMirror | MergeMirror | MaintainTable) -> None:
     match work:
         case CompleteMirror(table, generation, through, position):
             lake.generations.complete(table, generation, through, position)
-            return lake.upkeep.size(table, Tier.MIRROR) or TableSize()
         case MergeMirror(table, reached, through, position, changes):
             lake.merge(table, reached, through, position, changes)
-            return lake.upkeep.size(table, Tier.MIRROR) or TableSize()
-        case MaintainTable(kept=kept):
+        case MaintainTable():
             _maintain(lake, work)
-            return lake.upkeep.size(kept.table, kept.tier) or TableSize()
         case _:
             assert_never(work)
 

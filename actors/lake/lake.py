@@ -35,6 +35,7 @@ from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
+from actors.lake.transaction_log.delta_log import commits_after
 from actors.lake.verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
@@ -42,10 +43,11 @@ from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
 from pipeline.lake.files.value_conversion import ValueRefused
+from pipeline.lake.files.written_files import WrittenFiles, written_files
 from pipeline.lake.live_view import MirrorPosition, Versions
 from pipeline.lake.mirrors.merge import pending_sql
 from pipeline.lake.reading.descriptions import describe_lake_table
-from pipeline.lake.tables import Property, Tier
+from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema import table_schema
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -225,6 +227,16 @@ class Lake:
             self._commits.table(table, tier).version() for tier in (Tier.MIRROR, Tier.CHANGELOG)
         )
         return None if changelog is None else Versions(mirror, changelog)
+
+    def version(self, table: TableId, tier: Tier) -> int:
+        """Returns the newest version of a lake table, -1 if there is none."""
+        version = self._commits.table(table, tier).version()
+        return -1 if version is None else version
+
+    def written_since(self, table: TableId, tier: Tier, version: int) -> WrittenFiles:
+        """Returns what commits after a version have written into a lake table, except deliveries."""
+        deliveries = [self._commits.mark(name) for name in ("changes", "rows")]
+        return written_files(commits_after(location(self._root, table, tier), version), deliveries)
 
     def merge(
         self,

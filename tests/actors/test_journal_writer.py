@@ -529,6 +529,8 @@ async def test_metrics_and_status(store: GatedStore) -> None:
     read = house.metrics.value
     assert read(catalogue.SEGMENTS_SEALED) == 1
     assert read(catalogue.JOURNAL_WRITTEN) == size
+    there = [file for name in ("segments", "manifest") for file in (store.directory / name).rglob("*.*")]
+    assert read(catalogue.JOURNAL_FILES) == len(there) == 3
     size = stored(store, 1)
     assert read(catalogue.JOURNAL_SIZE) == size
     assert read(catalogue.JOURNAL_ROWS, table=table, part="changes") == ROWS

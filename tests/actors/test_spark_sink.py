@@ -26,6 +26,7 @@ from pipeline.lake.background import MaintainTable
 from pipeline.lake.batch import Batch, LakeTableState, Piece, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
+from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.step import (
     CursorFound,
@@ -33,6 +34,7 @@ from pipeline.lake.step import (
     Fact,
     TableDelivered,
     TableFailed,
+    WorkDone,
     WorkFailed,
     WorkGivenUp,
     next_batch_of,
@@ -89,7 +91,7 @@ async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_a
         def trim(self, *_: object) -> None:
             raise error
 
-    lake: Any = SimpleNamespace(upkeep=FailingUpkeep())
+    lake: Any = SimpleNamespace(upkeep=FailingUpkeep(), version=lambda *_: 0)
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     trim = MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset())
@@ -102,11 +104,42 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
         def trim(self, *_: object) -> None:
             raise SparkLost("gone")
 
-    lake: Any = SimpleNamespace(upkeep=GoneUpkeep())
+    lake: Any = SimpleNamespace(upkeep=GoneUpkeep(), version=lambda *_: 0)
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
         await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset()))
+
+
+@pytest.mark.parametrize("readable", [True, pytest.param(False, marks=pytest.mark.measuring_fails)])
+async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
+    sink: SparkSink, readable: bool
+) -> None:
+    def written_since(*_: object) -> WrittenFiles:
+        if not readable:
+            raise OSError("the log can't be read")
+        return WrittenFiles(5, 1000)
+
+    upkeep = SimpleNamespace(compact=lambda *_: None, size=lambda *_: TableSize(1))
+    lake: Any = SimpleNamespace(
+        upkeep=upkeep, version=lambda *_: 7, written_since=written_since, settled_versions=lambda _: None
+    )
+    spark: Any = None
+    kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
+    compact = MaintainTable(Chore.COMPACT, kept, None, 1.0, frozenset())
+    assert await sink._do_work(SparkUp(spark, lake), compact) == WorkDone(TableSize(1), None, ())
+    read = sink.metrics.value
+    assert read(catalogue.LAKE_FILES_WRITTEN, kind="compact") == 5 * readable
+    assert read(catalogue.LAKE_REWRITTEN, kind="compact") == 1000 * readable
+
+
+async def test_a_delivery_has_its_files_and_those_of_its_commits(sink: SparkSink) -> None:
+    changes = (Piece(4, 0, "a", ITEMS, 1, 100, False), Piece(4, 1, "b", ITEMS, 1, 50, False))
+    sink._measure_delivered(
+        "shop.items", Pieces(changes=changes, rows=(Piece(4, 2, "c", ITEMS, 1, 7, False),))
+    )
+    sink._measure_delivered("shop.items", Pieces(changes=changes[:1]))
+    assert sink.metrics.value(catalogue.LAKE_FILES_WRITTEN, kind="deliver") == (2 + 2) + (1 + 2) + (1 + 2)
 
 
 async def test_a_lake_whose_consumer_is_forgotten_while_it_lags_begins_again(

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -192,6 +193,15 @@ def logged_files(path: str, version: int, is_before: IsBefore | None = None) -> 
         # A commit may remove a file and add it with a deletion vector.
         passed.update(added, (unquote(action["remove"]["path"]) for action in actions if "remove" in action))
     return found
+
+
+def commits_after(path: str, version: int) -> Iterator[list[dict[str, Any]]]:
+    """Returns the actions of each commit that follows a version of the table at a path. Raises as `read_version`."""
+    filesystem, root = lake_filesystem(path)
+    with suppress(FileNotFoundError):
+        for at in count(version + 1):
+            text = _read(filesystem, f"{root}/{LOG}/{at:020d}.json")
+            yield list(map(json.loads, text.splitlines()))
 
 
 def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:

@@ -17,6 +17,8 @@ from pipeline.lake import maintenance
 from pipeline.lake.background import (
     Background,
     LakeTables,
+    MaintainTable,
+    MergeMirror,
     background_due_at,
     files_delivered,
     next_work,
@@ -25,8 +27,9 @@ from pipeline.lake.background import (
     work_given_up,
 )
 from pipeline.lake.batch import Pieces
+from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
-from pipeline.lake.maintenance import TableSize, Trim
+from pipeline.lake.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables import Tier, location
 from pipeline.snapshot.checkpoint import Ready
 from tests.integration.history import READY, Table
@@ -220,6 +223,47 @@ def test_a_users_own_optimize_is_in_nobodys_way(delivery: Delivery) -> None:
     assert {count for *_, count in found} == {1}
 
 
+def on_disk(delivery: Delivery, tier: Tier) -> dict[Path, int]:
+    """The files of a lake table and of its log, with their sizes."""
+    files = Path(location(delivery.root, ID, tier)).rglob("*.*")
+    return {path: path.stat().st_size for path in files}
+
+
+def test_what_work_says_that_it_has_written_is_on_the_disk(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without what is delivered meanwhile. A merge writes rows and vectors that hide rows of older files."""
+    table = filled(delivery)
+    delivery.history.transaction((table, "c", (50, "stays")))  # otherwise the second merge hides a whole file
+    delivery.deliver()
+    for number in range(2):
+        found, before = delivery.lake.find(ID), on_disk(delivery, Tier.MIRROR)
+        assert found.generation is not None
+        reached = MirrorPosition(found.generation, found.merged, found.partial)
+        merge = MergeMirror(ID, reached, delivery.segment, "position", found.pending)
+        _, _, _, written = do_work(delivery.lake, merge)
+        new = {path: size for path, size in on_disk(delivery, Tier.MIRROR).items() if path not in before}
+        stored = {path: size for path, size in new.items() if path.suffix in (".parquet", ".bin")}
+        assert written.files == len(new) == len(stored) + 2
+        # A file of vectors has some bytes beside them.
+        assert sum(stored.values()) - 16 <= written.bytes <= sum(stored.values())
+        assert any(path.suffix == ".bin" for path in stored) is bool(number)
+        change(delivery, table, SEGMENTS + number)
+    compact, before = Upkeep.compact, on_disk(delivery, Tier.CHANGELOG)
+
+    def beside_a_delivery(upkeep: Upkeep, *of: Any) -> None:
+        change(delivery, table, SEGMENTS + 2)
+        compact(upkeep, *of)
+
+    monkeypatch.setattr(Upkeep, "compact", beside_a_delivery)
+    kept = maintenance.found_table(ID, Tier.CHANGELOG, TableSize(), 0.0, 0)
+    _, _, _, written = do_work(delivery.lake, MaintainTable(Chore.COMPACT, kept, None, 1.0, frozenset()))
+    new = {path: size for path, size in on_disk(delivery, Tier.CHANGELOG).items() if path not in before}
+    (compacted,) = (size for path, size in new.items() if path.name.startswith("part-"))
+    assert len(new) == (1 + 2) + (1 + 2)
+    assert written == WrittenFiles(1 + 2, compacted)
+
+
 def test_work_that_delta_gave_up_is_tried_again(delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "REST_S", 0.0)
     table = filled(delivery)
@@ -240,7 +284,7 @@ def test_work_that_delta_gave_up_is_tried_again(delivery: Delivery, monkeypatch:
         if gives_up:
             background = work_given_up(background, now)
         else:
-            became, _, _ = do_work(delivery.lake, work)
+            became, _, _, _ = do_work(delivery.lake, work)
             background = work_done(background, became, now)
     assert done == ["merge", "compact", "merge", "compact"]
     mirrored = background.mirrored[ID]

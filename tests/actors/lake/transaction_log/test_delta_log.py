@@ -8,6 +8,7 @@ import pytest
 
 from actors.lake.transaction_log import delta_log
 from actors.lake.transaction_log.delta_log import (
+    commits_after,
     is_restored,
     last_report,
     logged_files,
@@ -155,3 +156,15 @@ def test_files_are_not_listed_by_too_many_commits_or_without_one(
     (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
     assert logged_files(table, 1) is None
     assert logged_files(table, 1, lambda commit: add("b") in commit) == []
+
+
+def test_the_commits_after_a_version_are_those_to_the_newest_one(tmp_path: Path) -> None:
+    commits = [[add("a")], [add("b"), remove("a")], [add("c")]]
+    table = logged(tmp_path, *commits)
+    assert [list(commits_after(table, version)) for version in range(-1, 4)] == [
+        commits,
+        commits[1:],
+        commits[2:],
+        [],
+        [],
+    ]

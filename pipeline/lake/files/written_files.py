@@ -1,0 +1,47 @@
+"""What commits have written into a Delta table: files of rows and of deletion vectors.
+
+A commit that hides more rows of a file removes the file and adds it again, with another deletion vector. Then only the
+vector is written. One file may have several vectors.
+
+Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Add File and Remove File, Deletion Vectors.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+# A commit is a file of actions and a file of their checksum.
+FILES_OF_A_COMMIT: Final = 2
+
+# How the log marks a deletion vector that is in a file of the table's own folder.
+_IN_A_FILE: Final = "u"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """How many files commits have written, with their own in the log, and the bytes of rows and deletion vectors."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def written_files(
+    commits: Iterable[Sequence[Mapping[str, Any]]], deliveries: Collection[str]
+) -> WrittenFiles:
+    """Returns what commits have written, each as its actions, except those that add nothing.
+
+    `deliveries`: applications whose commits are left out.
+    """
+    files = size = 0
+    for actions in commits:
+        if any(action["txn"]["appId"] in deliveries for action in actions if "txn" in action):
+            continue
+        removed = {action["remove"]["path"] for action in actions if "remove" in action}
+        added = [action["add"] for action in actions if "add" in action]
+        new = [file for file in added if file["path"] not in removed]
+        vectors = [vector for file in added if (vector := file.get("deletionVector")) is not None]
+        stored = [vector for vector in vectors if vector["storageType"] == _IN_A_FILE]
+        if new or stored:
+            files += len(new) + len({vector["pathOrInlineDv"] for vector in stored}) + FILES_OF_A_COMMIT
+            size += sum(file["size"] for file in new) + sum(vector["sizeInBytes"] for vector in stored)
+    return WrittenFiles(files, size)
