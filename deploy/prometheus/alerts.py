@@ -25,6 +25,9 @@ _HEAD: Final = (
     "# Made by `python -m deploy.prometheus.alerts`; what each alert asks for is in docs/runbooks.md.\n"
 )
 
+# How many files in a second are many. With fewer, docs/performance.md ("Many tables") shows a change within a second.
+MANY_FILES: Final = 200
+
 _MINUTE: Final = 60.0
 _HOUR: Final = 3600.0
 
@@ -187,6 +190,15 @@ ALERTS: Final = (
         f"increase({metrics.WORK_FAILED.name}[{{window}}]) > 1.5",
         holds_s=0.0,
         window_s=3 * _HOUR,
+    ),
+    Alert(
+        "TidemarkManyFiles",
+        "warning",
+        "Tidemark at {{ $labels.instance }} writes {{ $value | humanize }} files a second.",
+        f"sum by (job, instance) (rate({metrics.JOURNAL_FILES.name}[{{window}}])"
+        f" or rate({metrics.LAKE_FILES_WRITTEN.name}[{{window}}])) > {MANY_FILES}",
+        holds_s=15 * _MINUTE,
+        window_s=5 * _MINUTE,
     ),
     Alert(
         "TidemarkKafkaStalled",

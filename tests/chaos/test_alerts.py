@@ -17,7 +17,7 @@ from actors.journal.store import JournalReader
 from actors.service.assembly import Assembly
 from actors.status import lag_watch
 from actors.status.lag_watch import LagWatch
-from deploy.prometheus.alerts import ALERTS, RUNBOOKS, rules
+from deploy.prometheus.alerts import ALERTS, MANY_FILES, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, Settings, SparkSettings
 from pipeline.lake import maintenance
@@ -30,6 +30,9 @@ from tests.servers.web import web
 
 FASTER: Final = 60.0
 RUNBOOK_TEXT: Final = (Path(__file__).parents[2] / RUNBOOKS).read_text(encoding="utf-8")
+
+# As MANY_FILES, on a machine that does other things as well.
+MANY_FILES_HERE: Final = 2
 
 # Over what's needed for all times of a rule, on a machine that does other things as well.
 WITHIN_S: Final = 120.0
@@ -85,7 +88,11 @@ async def watched(
     settings: Settings, prometheus: Prometheus, folder: Path, assembly: type[Assembly] = WithoutLake
 ) -> AsyncIterator[Watched]:
     """The service with all that it tells over HTTP, scraped by Prometheus, from its first segment on."""
-    (folder / "alerts.yaml").write_text(rules(1 / FASTER), encoding="utf-8")
+    text = rules(1 / FASTER)
+    assert f"> {MANY_FILES}\n" in text
+    (folder / "alerts.yaml").write_text(
+        text.replace(f"> {MANY_FILES}\n", f"> {MANY_FILES_HERE}\n"), encoding="utf-8"
+    )
     async with running(settings, assembly) as service:
         await service.begun()
         watch = LagWatch(settings.source, service.supervisor.actors, service.assembly.metrics)
@@ -169,6 +176,23 @@ async def test_a_journal_without_room_a_table_that_stops_and_a_service_that_ends
         server.sql("ALTER TABLE shop.t ENGINE=BLACKHOLE")
         await it.fires("TidemarkTableStopped")
     await it.fires("TidemarkDown")
+
+
+async def writes(server: MysqlServer) -> None:
+    """Transactions for ever, each in a segment of its own."""
+    while True:
+        await asyncio.to_thread(server.sql, "REPLACE INTO shop.t VALUES (1, '')")
+        await asyncio.sleep(0.25)  # so that a segment has one of them
+
+
+@pytest.mark.full
+async def test_files_that_stay_many(server: MysqlServer, prometheus: Prometheus, tmp_path: Path) -> None:
+    settings = captured(server, tmp_path, server.port)
+    async with watched(settings, prometheus, tmp_path) as it:
+        writing = asyncio.create_task(writes(server))
+        await it.fires("TidemarkManyFiles")
+        await cancelled(writing)
+        await it.ends("TidemarkManyFiles")
 
 
 @pytest.mark.full
