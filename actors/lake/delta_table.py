@@ -14,7 +14,7 @@ So `append` does what `WriteIntoDelta` does, step by step and on the same transa
 the version from the checksum, and it writes nothing: files that exist need no Spark job. It starts from the version
 that Delta saw last and doesn't list the log's folder, which takes longer the more files the folder has. The commit
 finds what others have committed since, when it takes its own version. Delta doesn't promise to keep these classes, so
-`spark_session` insists on one version of Delta.
+only the versions of `pipeline.lake.files.known_versions` write a lake.
 
 Even so the transaction takes most of the time of an append. Where it can, this process writes the commit itself
 (`actors.lake.transaction_log.own_log`). Delta sees such a commit as one of another writer: whatever reads the table

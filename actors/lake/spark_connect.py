@@ -25,6 +25,7 @@ from actors.journal.files import Files, journal_errors
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
+from pipeline.lake.files.known_versions import check_pair
 
 # The journal's file that has the number of the last session.
 KEPT_SESSION: Final = "connect-session"
@@ -38,7 +39,8 @@ _UNKNOWN = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION")
 # The same, and the answer of a closed channel: gRPC's states and Spark's conditions.
 _LOST = (*_UNKNOWN, "UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "INVALID_CURSOR.")
 
-_OLDEST = 4  # of Spark's major versions
+# How Delta's jar tells its version in a statement.
+_DELTA_VERSION: Final = "java_method('io.delta.package', 'VERSION')"
 
 
 class ConnectSpark:
@@ -97,7 +99,8 @@ def connect(settings: SparkSettings, files: Files, folder: Path | None = None) -
 
     `folder`: where an earlier version has kept it, on this machine.
 
-    Raises Definite if the server can't write to Delta, Transient if it can't be reached.
+    Raises Definite if the server can't write to Delta, or isn't known to do so as Tidemark does. Raises Transient if it
+    can't be reached.
     """
     check_client()
     url = settings.master
@@ -179,22 +182,30 @@ def _open(settings: SparkSettings, number: str) -> SparkSession:
         _look_at(session, settings.master)
         for name, value in {**SESSION_SETTINGS, **settings.conf}.items():
             _set(session, name, value)
-    except PySparkException:
+    except (PySparkException, Definite):
         session.stop()
         raise
     return session
 
 
 def _look_at(session: SparkSession, url: str) -> None:
-    if int(session.version.partition(".")[0]) < _OLDEST:
-        raise Definite(
-            f"the Spark Connect server at {url} is Spark {session.version}: use {_OLDEST}.0 or newer"
-        )
     if "DeltaSparkSessionExtension" not in str(session.conf.get("spark.sql.extensions", "")):
         raise Definite(
             f"the Spark Connect server at {url} has no Delta: start it with Delta's jars, and with "
             "spark.sql.extensions and spark.sql.catalog.spark_catalog as Delta's documentation says"
         )
+    server = f"the Spark Connect server at {url}"
+    check_pair(server, session.version, _delta_version(session), "start that server with these versions")
+
+
+def _delta_version(session: SparkSession) -> str:
+    """Returns the version of the server's Delta, as it tells it."""
+    try:
+        row = session.sql(f"SELECT {_DELTA_VERSION}").first()
+    except AnalysisException:  # its Delta has no such class
+        return "of an unknown version"
+    assert row is not None
+    return str(row[0])
 
 
 def _set(session: SparkSession, name: str, value: str) -> None:

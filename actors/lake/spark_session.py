@@ -37,11 +37,9 @@ from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
+from pipeline.lake.files.known_versions import KNOWN_PAIRS, check_pair
 
 log = structlog.get_logger()
-
-# The only Delta that `actors.lake.delta_table` is written for: it uses more of Delta than Delta promises to keep.
-DELTA_VERSION = "4.4.0"
 
 # Settings of a session that belong at the number of cores.
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
@@ -66,7 +64,10 @@ _launch_gateway: Any = launch_gateway  # has no types
 _JAVA_TEMPORARY: Final = "java.io.tmpdir"
 _JAVA_DEFAULT: Final = Path("/tmp")  # noqa: S108 - as Java has it
 
-_DELTA_JAR = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?[\d.]+-(.+)\.jar")
+_DELTA_JAR = re.compile(r"delta-spark_(?:\d+\.\d+_)?[\d.]+-(.+)\.jar")
+_PAIR_REMEDY: Final = (
+    "install the PySpark that Tidemark requires, and run `tidemark setup`, which fetches Delta for it"
+)
 
 # Through one of its two interfaces Hadoop runs a program (`readlink`) for each file that it renames on a local disk,
 # and it keeps a checksum beside each file. That was four fifths of the time of a commit to Delta.
@@ -222,7 +223,7 @@ def check_spark(settings: SparkSettings) -> str:
 def installed_parts(settings: SparkSettings) -> SparkParts:
     """Returns what Spark consists of, with the jars that the settings name.
 
-    Raises Definite if Delta isn't among them, or doesn't fit PySpark.
+    Raises Definite if Delta isn't among them, doesn't fit PySpark, or isn't known to write a lake with it.
     """
     named = [Path(path) for path in settings.jars]
     for path in named:
@@ -232,17 +233,17 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
             )
     jars = tuple(jar for path in named for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path]))
     found = [match for jar in jars if (match := _DELTA_JAR.fullmatch(jar.name))]
-    wanted = f"delta-spark_{'.'.join(pyspark.__version__.split('.')[:2])}_2.13-{DELTA_VERSION}.jar"
     if len(found) != 1:
         there = ", ".join(match.string for match in found) or "none"
+        known = " or ".join(pair.jar for pair in KNOWN_PAIRS)
         raise Definite(
-            f"spark.jars must hold just one Delta, {wanted} (here: {there}): `tidemark setup` fetches it"
+            f"spark.jars must hold just one Delta, {known} (here: {there}): `tidemark setup` fetches it"
         )
-    if found[0].string != wanted:
-        raise Definite(
-            f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
-        )
-    return SparkParts(pyspark.__version__, DELTA_VERSION, jars)
+    jar, delta = found[0].group(0, 1)
+    check_pair("this installation", pyspark.__version__, delta, _PAIR_REMEDY)
+    if not any(pair.jar == jar and pyspark.__version__.startswith(f"{pair.spark}.") for pair in KNOWN_PAIRS):
+        raise Definite(f"{jar} doesn't fit PySpark {pyspark.__version__}: `tidemark setup` fetches what does")
+    return SparkParts(pyspark.__version__, delta, jars)
 
 
 def open_session(settings: SparkSettings, folder: Path, files: Files) -> RunningSpark:

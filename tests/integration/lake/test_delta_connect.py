@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from actors.journal.files import LocalFiles, open_files
-from actors.lake import spark_session
+from actors.lake import spark_connect, spark_session
 from actors.lake.delta_connect import ConnectTable, delta_tables
 from actors.lake.delta_table import PlaceFiles, is_conflict
 from actors.lake.live_view import live_view
@@ -24,7 +24,9 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
+from pipeline.lake.files import known_versions
 from pipeline.lake.files.delta_commit import Conflict
+from pipeline.lake.files.known_versions import KnownPair
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Trim
 from pipeline.lake.tables import LakeColumn, Property, Tier, location
@@ -325,6 +327,41 @@ def test_what_cannot_be_set_is_named(connect_server: SparkConnectServer, tmp_pat
     settings = replace(connect_server.settings, conf={"spark.sql.warehouse.dir": "/elsewhere"})
     with pytest.raises(Definite, match=r"spark\.conf: spark\.sql\.warehouse\.dir can't be set"):
         connect(settings, LocalFiles(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("pair", "tells", "told"),
+    [
+        (
+            KnownPair("4.2", "4.5.0", ""),
+            "",
+            r"Spark 4\.2\.0 with Delta 4\.4\.0, .* only with Spark 4\.2 with Delta 4\.5",
+        ),
+        (
+            KnownPair("4.3", "4.4.0", ""),
+            "",
+            r"Spark 4\.2\.0 with Delta 4\.4\.0, .* only with Spark 4\.3 with Delta 4\.4",
+        ),
+        (
+            KnownPair("4.2", "4.4.0", ""),
+            "java_method('gone', 'VERSION')",
+            r"Spark 4\.2\.0 with Delta of an unknown version",
+        ),
+    ],
+)
+def test_a_server_of_versions_that_are_not_known_is_refused(
+    connect_server: SparkConnectServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pair: KnownPair,
+    tells: str,
+    told: str,
+) -> None:
+    monkeypatch.setattr(known_versions, "KNOWN_PAIRS", (pair,))
+    if tells:
+        monkeypatch.setattr(spark_connect, "_DELTA_VERSION", tells)
+    with pytest.raises(Definite, match=rf"sc://127.* has {told}.*: start that server with"):
+        connect(connect_server.settings, LocalFiles(tmp_path))
 
 
 def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:

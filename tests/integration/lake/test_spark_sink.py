@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pyspark
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -597,7 +598,11 @@ def test_a_jvm_that_is_killed_while_it_starts_is_not_taken_for_the_next_one(
     [
         ([], "must hold just one Delta, delta-spark_4.2_2.13-4.4.0.jar .*none"),
         (["delta-spark_4.1_2.13-4.4.0.jar"], "delta-spark_4.1_2.13-4.4.0.jar doesn't fit PySpark 4.2.0"),
-        (["delta-spark_4.2_2.13-4.4.1.jar"], "delta-spark_4.2_2.13-4.4.1.jar doesn't fit PySpark 4.2.0"),
+        (["delta-spark_2.13-4.4.0.jar"], "delta-spark_2.13-4.4.0.jar doesn't fit PySpark 4.2.0"),
+        (
+            ["delta-spark_4.2_2.13-4.4.1.jar"],
+            "has Spark 4.2.0 with Delta 4.4.1, .* only with Spark 4.2 with Delta 4.4.0: .*`tidemark setup`",
+        ),
         (["delta-spark_4.2_2.13-4.4.0.jar", "delta-spark_4.1_2.13-4.4.0.jar"], "just one Delta"),
     ],
 )
@@ -606,6 +611,16 @@ def test_parts_that_do_not_fit_are_named(jars: list[str], told: str, tmp_path: P
         (tmp_path / jar).touch()
     with pytest.raises(Definite, match=told):
         spark_session.start_local(SparkSettings(jars=(tmp_path,)), tmp_path)
+
+
+def test_a_delta_for_a_spark_that_is_not_known_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fits its PySpark, and still nobody has run Tidemark with the two."""
+    (tmp_path / "delta-spark_4.3_2.13-4.4.0.jar").touch()
+    monkeypatch.setattr(pyspark, "__version__", "4.3.1")
+    with pytest.raises(Definite, match=r"has Spark 4\.3\.1 with Delta 4\.4\.0, .* install the PySpark"):
+        spark_session.check_spark(SparkSettings(jars=(tmp_path,)))
 
 
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from actors.lake.spark_session import DELTA_VERSION, installed_parts
+from actors.lake.spark_session import installed_parts
 from actors.service.cli import main
 from actors.service.config_file import load
 from actors.service.installation import pinned_jars
@@ -20,6 +20,7 @@ from actors.service.installation.s3_jars import S3_LOCK
 from deploy.toolchain.parts import Parts
 from pipeline.config.s3_environment import LOG_STORE_JAR
 from pipeline.config.settings import SparkSettings
+from pipeline.lake.files.known_versions import KNOWN_PAIRS
 from tests.servers.certificates import certificate
 
 
@@ -66,7 +67,7 @@ def repository(jars: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_lock_has_the_delta_that_the_lake_is_written_for() -> None:
-    assert installed_folder().name == f"delta-{DELTA_VERSION}"
+    assert installed_folder().name in {f"delta-{pair.delta}" for pair in KNOWN_PAIRS}
     assert setup("--list").output == DELTA_LOCK.read_text()
 
 
