@@ -54,7 +54,10 @@ ROWS: Final = (
     ("varbinary(16)", "unchanged"),
     ("longblob", "also the smaller BLOBs"),
     ("enum('a','b')", "the label; empty text for the invalid value, whose number is 0"),
-    ("set('a','b')", "labels in their declared order with commas between; empty text for none"),
+    (
+        "set('a','b')",
+        "labels in their declared order with commas between, none after only empty labels; empty text for none",
+    ),
     ("json", "the text that the server prints, byte for byte"),
     ("geometry", "also its subtypes: the SRID (4 bytes, little-endian), then WKB"),
     ("vector(3)", "exact to the bit; as many numbers as the value has, which may be fewer than declared"),

@@ -27,8 +27,8 @@ _TWO_CODES = (
     " be one text; convert the column to utf8mb4"
 )
 _EMPTY = (
-    "{column} of its primary key has an empty text; that may be the label or the value 0, so that two keys can be one"
-    " text; give that label a text"
+    "{column} of its primary key has an empty text, or one that reads alike with its empty label, so that two keys can"
+    " be one text; give that label a text"
 )
 _TWO_LABELS = (
     "{column} of its primary key has a label that is two of its labels, so that two keys can be one text; give one of"
@@ -73,13 +73,25 @@ def ambiguous_keys(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
             held: pa.Array = pc.match_substring_regex(rows.column(index), f"[{listed}]")
             if held.true_count:
                 return _TWO_CODES.format(column=column.name, charset=column.type.charset)
-        if isinstance(column.type, Enum | Set) and "" in column.type.labels:
-            empty: pa.Array = pc.equal(rows.column(index), "")
-            if empty.true_count:
-                return _EMPTY.format(column=column.name)
+        if isinstance(column.type, Enum | Set) and _hides_a_label(column.type, rows.column(index)):
+            return _EMPTY.format(column=column.name)
         if isinstance(column.type, Enum | Set) and _has_repeated_label(column.type, rows.column(index)):
             return _TWO_LABELS.format(column=column.name)
     return None
+
+
+def _hides_a_label(kind: Enum | Set, values: pa.Array) -> bool:
+    """Whether some values would have the same text without or with the type's empty label.
+
+    In a SET's text an empty label shows only after another one (`pipeline.types.enum_labels`).
+    """
+    if "" not in kind.labels:
+        return False
+    if isinstance(kind, Enum):
+        return bool(pc.any(pc.equal(values, "")).as_py())
+    first = pc.list_element(pc.split_pattern(values, ",", max_splits=1), 0)
+    before = pa.array(kind.labels[: kind.labels.index("")], pa.string())
+    return bool(pc.any(pc.invert(pc.is_in(first, before))).as_py())
 
 
 def _has_repeated_label(kind: Enum | Set, values: pa.Array) -> bool:

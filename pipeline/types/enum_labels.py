@@ -106,7 +106,12 @@ def _take(texts: pa.Array, indices: pa.Array) -> pa.Array:
 def _set_text(pattern: int, labels: tuple[str, ...]) -> str:
     if pattern >> len(labels):
         raise NoLabel(f"a SET with {len(labels)} labels has the value {pattern:#x}")
-    text = ",".join(label for bit, label in enumerate(labels) if pattern >> bit & 1)
+    text = ""
+    for bit, label in enumerate(labels):
+        if pattern >> bit & 1:
+            text = (
+                f"{text},{label}" if text else label
+            )  # the server too has no comma after nothing but empty labels
     if UNKNOWN_CHARACTER in text:
         raise NoLabel(_NOT_TOLD.format(kind="SET"))
     return text

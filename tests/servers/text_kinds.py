@@ -114,7 +114,7 @@ def choice(name: str, labels: tuple[str, ...], charset: str = "utf8mb4") -> Kind
     """
     count = len(labels)
     last = count if name == "ENUM" else 2**count - 1
-    edges = dict.fromkeys([0, 1, 2, 5, 7, 254, 255, 256, last // 2 + 1, last])
+    edges = dict.fromkeys([0, 1, 2, 3, 5, 6, 7, 254, 255, 256, last // 2 + 1, last])
     wide = charset == "utf16" or any(ord(c) > 0xFFFF for label in labels for c in label)
     same = (
         (lambda mine, theirs: mine == theirs)
@@ -282,7 +282,10 @@ CHOICES: Final = [
     ),
     *(choice("ENUM", tuple(map(str, range(n)))) for n in (1, 255, 256, 1000)),
     *(choice("SET", tuple(map(str, range(n)))) for n in (1, 2, 8, 9, 17, 33, 64)),
-    *(choice("SET", labels) for labels in (("p", "q'r", "ß"), ("x", "y", "z"))),
+    *(
+        choice("SET", labels)
+        for labels in (("p", "q'r", "ß"), ("x", "y", "z"), ("", "a", "b"), ("a", "", "b"))
+    ),
     *(
         choice(name, ("é", "ü"), charset)
         for name in ("ENUM", "SET")

@@ -144,6 +144,19 @@ def test_an_empty_label_makes_a_key_ambiguous(kind: type[Enum] | type[Set]) -> N
     assert [ambiguous_keys(with_it, told), ambiguous_keys(without, empty)] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("labels", "hidden", "shown"),
+    [(("", "x", "y"), ["", "x", "y", "x,y"], []), (("x", "", "y"), ["", "y"], ["x", "x,", "x,y", "x,,y"])],
+)
+def test_an_empty_label_makes_each_key_ambiguous_that_may_hide_it(
+    labels: tuple[str, ...], hidden: list[str], shown: list[str]
+) -> None:
+    schema = TableSchema(TableId("d", "t"), (Column("a", Set(labels), nullable=False),), (0,))
+    for value in (*hidden, *shown, None):
+        rows = pa.record_batch([pa.array([] if value is None else [value], pa.string())], ["a"])
+        assert ("empty label" in str(ambiguous_keys(schema, rows))) == (value in hidden)
+
+
 @pytest.mark.parametrize(("kind", "other"), [(Enum, "y"), (Set, "y,z"), (Set, "")])
 def test_a_label_that_is_there_twice_makes_a_key_ambiguous(kind: type[Enum] | type[Set], other: str) -> None:
     twice, once = (

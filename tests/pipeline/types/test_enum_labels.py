@@ -37,6 +37,17 @@ def test_bits_become_their_labels() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("labels", "texts"),
+    [
+        (("", "a", "b"), ["", "", "a", "a", "b", "b", "a,b", "a,b"]),
+        (("a", "", "b"), ["", "a", "", "a,", "b", "a,b", "b", "a,,b"]),
+    ],
+)
+def test_an_empty_label_has_a_comma_only_after_some_text(labels: tuple[str, ...], texts: list[str]) -> None:
+    assert set_texts(pa.array(range(8), pa.int64()), labels).to_pylist() == texts
+
+
 def test_the_highest_of_64_bits_is_a_label_too() -> None:
     labels = tuple(map(str, range(64)))
     assert set_texts(pa.array([-(1 << 63)], pa.int64()), labels).to_pylist() == ["63"]
