@@ -256,13 +256,17 @@ async def test_a_commit_that_waits_for_an_acknowledgement_is_waited_for_however_
         passed = executed.with_numbers(own, executed.intervals[own].edges[-1:])
         server.sql("SET GLOBAL rpl_semi_sync_source_enabled = ON")
         committing = asyncio.create_task(asyncio.to_thread(server.sql, "INSERT INTO d.t VALUES (1)"))
-        await until(lambda: owned(server), "it's in the log")
-        await running.order(replace(running.chunk(plan, None, (9,), 10), ordered_at=passed))
-        strained = await running.answer()
-        assert isinstance(strained, SourceOverloaded) and "still committing" in strained.reason
-        await until(lambda: len(looks) > 2 * chunk_selector.TRIES, "it's looked at more often than it fails")
-        server.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
-        await committing
+        try:
+            await until(lambda: owned(server), "it's in the log")
+            await running.order(replace(running.chunk(plan, None, (9,), 10), ordered_at=passed))
+            strained = await running.answer()
+            assert isinstance(strained, SourceOverloaded) and "still committing" in strained.reason
+            await until(
+                lambda: len(looks) > 2 * chunk_selector.TRIES, "it's looked at more often than it fails"
+            )
+        finally:
+            server.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
+            await committing
         answers = [await running.answer(), await running.answer()]
     assert SourceRecovered() in answers
     assert [each.rows["a"].to_pylist() for each in answers if isinstance(each, ChunkRead)] == [[1, 9]]
