@@ -22,6 +22,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -39,7 +40,7 @@ from pipeline.journal.consumer_names import CONSUMERS
 from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import DamagedManifest
 from pipeline.journal.missing_generations import scans_through
-from pipeline.journal.retention import RetainedSegment, removable
+from pipeline.journal.retention import MOST_AT_ONCE, RetainedSegment, removable
 from pipeline.journal.segment import SegmentTable
 from pipeline.journal.writer_epochs import JournalView
 from pipeline.schema.table_schema import TableSchema
@@ -401,8 +402,9 @@ class JournalStore(JournalReader):
         return RetainedSegment(segment, size, entry.last_scn, entry.sealed_at)
 
     def _forget_schemas(self) -> None:
-        """Remove the schemas that no segment names any more."""
-        for name in [name for name, segment in self._needed.items() if segment < self._oldest]:
+        """Remove a few of the schemas that no segment names any more, if there are any."""
+        needless = (name for name, segment in self._needed.items() if segment < self._oldest)
+        for name in list(islice(needless, MOST_AT_ONCE)):
             del self._needed[name]
             if self._there.get(version := name.partition("-")[0]) == name:
                 del self._there[version]

@@ -356,6 +356,21 @@ def test_schemas_go_with_the_last_segment_that_names_them(store: JournalStore) -
     assert JournalReader(store.directory).entry(4) == sealed
 
 
+def test_few_schemas_go_at_once(store: JournalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sealing waits meanwhile."""
+    others = [replace(ITEMS, table=TableId("shop", f"other{number}")) for number in range(3)]
+    sealed = journal.seal(1, [moved(1)], (), None, 5, UNPROTECTED)
+    store.publish(replace(sealed, schemas={other.version: other for other in others}))
+    seal(store, 2)
+    seal(store, 3)
+    monkeypatch.setattr(journal_store, "MOST_AT_ONCE", 2)
+    schemas = store.directory / "schemas"
+    for end, left in ((2, 1), (3, 0)):
+        seal(store, end + 2)
+        store.retain(ALL_OLD, LATER)
+        assert len({path.stem for path in schemas.iterdir()} - {ITEMS.version}) == left
+
+
 def test_a_reader_keeps_the_schemas_of_the_entry_that_it_read_last(store: JournalStore) -> None:
     reader = JournalReader(store.directory)
     others = [replace(ITEMS, table=TableId("shop", f"other{number}")) for number in (1, 2)]
