@@ -563,7 +563,7 @@ class DeltaTable:
         vector = file.get("deletionVector")
         if vector is None:
             return BitMap64()
-        path = vector_path(vector)
+        path = vector_path(vector) if "offset" in vector else None
         return None if path is None else mirror.hidden_rows(path, vector["offset"], vector["sizeInBytes"])
 
     def _files(

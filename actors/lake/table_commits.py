@@ -79,6 +79,10 @@ class TableCommits:
         # The segment through which the lake had everything when the sink began, as the journal knows it.
         known = journal.consumers.known(LAKE_CONSUMER)
         self._joined = 0 if known is None else known.segment
+        # Where the journal ended then, and for each of these tables where it ended when the lake was last compared.
+        end = None if known is None else known.unchecked_end
+        self._end = journal.last_segment() if end is None else end
+        self._unseen = {} if known is None else known.unseen
         # The segments that lake tables have reached by a commit of this sink, or that it has compared with the journal.
         self._reached: dict[tuple[TableId, str], tuple[str, int]] = {}
 
@@ -147,8 +151,9 @@ class TableCommits:
         It looks only at segments that the sink didn't know of when it began. A lake that is ahead of where the journal
         ended then is refused elsewhere (`pipeline.lake.step`).
         """
+        end = min(self._end, self._unseen.get(table, self._end))
         for tier, found, mark in ((Tier.CHANGELOG, changelog, "changes"), (Tier.MIRROR, fed, "rows")):
-            if found is not None and self._joined < (reached := found.mark(mark)) <= self._end(table):
+            if found is not None and self._joined < (reached := found.mark(mark)) <= end:
                 shown = tier is Tier.CHANGELOG
                 delta = (
                     self.table(table, tier) if shown else self.table_of_generation(table, found.generation)
@@ -185,12 +190,6 @@ class TableCommits:
                 raise
             return None
         return None if own == sealed else f"this journal sealed it at {_moment(own)}"
-
-    def _end(self, table: TableId) -> int:
-        """Returns the segment that a table may have reached, as far as that isn't compared yet."""
-        last, known = self._segments.last_segment(), self._segments.consumers.known(LAKE_CONSUMER)
-        ends = () if known is None else (known.unchecked_end, known.unseen.get(table))
-        return min((end for end in ends if end is not None), default=last)
 
     def set_properties(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         """Sets properties of a lake table, in a commit of nothing else."""
