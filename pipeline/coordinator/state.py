@@ -42,7 +42,6 @@ from pipeline.snapshot.checkpoint import (
     stays_incomplete,
 )
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.prepared_xa import left_out
 from pipeline.snapshot.reselect_keys import UnknownRows, rereads_rows
 from pipeline.snapshot.snapshot import (
     ChunkId,
@@ -335,7 +334,7 @@ class State:
     def passed(self) -> StreamPosition:
         """Returns the stream's position: what has passed."""
         checkpoint = self.checkpoint
-        return StreamPosition(self.stream, checkpoint.position, self.markers, left_out(checkpoint.prepared))
+        return StreamPosition(self.stream, checkpoint.position, self.markers, checkpoint.prepared)
 
 
 Order = (

@@ -30,7 +30,7 @@ other server has is such a case. So a server with such *errant* transactions has
 
 *Prepared XA transactions.* An XA transaction that is prepared and has no second phase yet may be such a case too, for
 years. The position leaves its GTID out (`pipeline.snapshot.prepared_xa`), and the other server has executed it. So here
-the GTIDs of such first phases count as passed (`left_out`). That's right: no SELECT sees a row of an XA transaction
+the GTIDs of such first phases count as passed (`prepared`). That's right: no SELECT sees a row of an XA transaction
 before its second phase, and that one has a GTID of its own. If the SELECT saw the rows, this second GTID is in the high
 watermark, and the watermark passes with it.
 
@@ -46,7 +46,8 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.snapshot.prepared_xa import XaPrepared, left_out
 
 # What a marker row is, by its type.
 OPEN_MARKER: Final = "snapshot-window-open"
@@ -72,14 +73,14 @@ class StreamPosition:
     """The stream's position between two transactions: what has passed.
 
     `end`: where the last one ended, None before the stream's first event. `position`: all that have completely passed.
-    `markers`: the ids of marker rows in them, while a watermark may still be among them. `left_out`: the first phases
-    of XA transactions whose second phase hasn't passed.
+    `markers`: the ids of marker rows in them, while a watermark may still be among them. `prepared`: the XA
+    transactions whose second phase hasn't passed. `has` unites their GTIDs only for a set that needs them.
     """
 
     end: Coordinates | None
     position: GtidSet
     markers: frozenset[str] = frozenset()
-    left_out: GtidSet = NO_GTIDS
+    prepared: tuple[XaPrepared, ...] = ()
 
     def has(self, high: High) -> bool:
         """Whether the stream has passed this high watermark."""
@@ -87,7 +88,9 @@ class StreamPosition:
             case Coordinates():
                 return self.end is not None and self.end.reaches(high)
             case GtidSet():
-                return high <= self.position | self.left_out
+                return high <= self.position or (
+                    bool(self.prepared) and high <= self.position | left_out(self.prepared)
+                )
             case MarkerRow(id_):
                 return id_ in self.markers
             case _:
