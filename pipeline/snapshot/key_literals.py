@@ -150,7 +150,9 @@ def _decimal(given: KeyPart) -> str | None:
 
 
 def _bits(labels: tuple[str, ...], given: KeyPart) -> int | None:
-    chosen = set(given.split(",")) - {""} if isinstance(given, str) else {given}
+    if not isinstance(given, str):
+        return None
+    chosen = set(given.split(",")) if given else set()
     if not chosen <= set(labels):
         return None
     return sum(1 << i for i, label in enumerate(labels) if label in chosen)

@@ -39,6 +39,9 @@ def keyed(*kinds: ColumnType) -> TableSchema:
         (column_types.Enum(("a", "b")), "b", 2),
         (column_types.Set(("a", "b", "c")), "c,a", 5),
         (column_types.Set(("a", "b")), "", 0),
+        (column_types.Set(("a", "", "b")), "a,b", 5),
+        (column_types.Set(("a", "", "b")), "a,,b", 7),
+        (column_types.Set(("a", "", "b")), "a,", 3),
     ],
 )
 def test_a_value_of_its_column_is_bound(kind: ColumnType, asked: KeyPart, part: KeyPart) -> None:
@@ -64,6 +67,9 @@ def test_a_value_of_its_column_is_bound(kind: ColumnType, asked: KeyPart, part: 
         (column_types.Enum(("a", "b")), "c"),
         (column_types.Enum(("a", "b")), 1),
         (column_types.Set(("a", "b")), "a,c"),
+        (column_types.Set(("a", "b")), "a,"),
+        (column_types.Set(("a", "b")), "a,,b"),
+        (column_types.Set(("a", "b")), 0),
         (column_types.Json(), "{}"),
         (column_types.Integer(8, unsigned=True), 2**64),
         (column_types.Integer(8, unsigned=False), -(2**63) - 1),
