@@ -128,7 +128,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """Take orders until the mailbox is closed and empty, and answer those that are under way."""
         try:
             async with asyncio.TaskGroup() as self._orders:
-                watching = self._orders.create_task(self._watch.run(self._report_load))
+                watching = self._orders.create_task(self._watch.run(self._coordinator.put))
                 await super().run()
                 watching.cancel()
                 self._close_scan()
@@ -174,9 +174,6 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if waits is None and self._scan and self._scans and not self._scans.done():
             waits = self._scan.status()
         return {"waits": waits, "source": self._watch.status()}
-
-    async def _report_load(self, reason: str | None) -> None:
-        await self._coordinator.put(chunks.SourceOverloaded(reason) if reason else chunks.SourceRecovered())
 
     async def _open(self, order: chunks.OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""

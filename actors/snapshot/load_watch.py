@@ -14,6 +14,7 @@ import structlog
 from actors.source.connection import KeptSource
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
+from pipeline.messages.chunks import SourceOverloaded, SourceRecovered
 from pipeline.source.throttle import UNBOUNDED, Debt, Load, SourceLimits, pay_debt, reached_limit
 
 log = structlog.get_logger()
@@ -36,12 +37,12 @@ class SourceWatch:
         self._own_debt = Debt(0, monotonic())
         self._orders = 0
         self._unready: dict[str, str] = {}  # what orders wait for, by their names
-        self._reason: str | None = None
+        self._overloaded: SourceOverloaded | None = None  # as reported last
         self._happened = asyncio.Event()
 
     def status(self) -> dict[str, Any]:
         """Returns the source's load, and the limit that it has reached, if any."""
-        return {"strained": self._reason, **asdict(self._load)}
+        return {"strained": self._overloaded.reason if self._overloaded else None, **asdict(self._load)}
 
     def ordered(self) -> None:
         """Takes note of one more order."""
@@ -70,33 +71,34 @@ class SourceWatch:
         if waited is (reason is None):
             self._happened.set()
 
-    async def run(self, tell: Callable[[str | None], Awaitable[None]]) -> None:
-        """Looks now and then, and reports the reason when the source becomes overloaded and None when it recovers,
-        until cancelled."""
+    async def run(self, tell: Callable[[SourceOverloaded | SourceRecovered], Awaitable[None]]) -> None:
+        """Looks now and then, and reports when the source becomes overloaded or unready and when it recovers, until
+        cancelled."""
         try:
             while True:
-                if self._reason is None and not self._orders:
+                if self._overloaded is None and not self._orders:
                     await self._happened.wait()
                 self._happened.clear()
                 if self._bounds.looked_at:
                     self._load = await self._look()
-                reason = self._judge()
-                changed, self._reason = (reason is None) != (self._reason is None), reason
-                if changed:
-                    await tell(reason)
+                before, now = self._overloaded, self._judge()
+                self._overloaded = now
+                if (now is None) != (before is None) or (now and before and now.unready != before.unready):
+                    await tell(now or SourceRecovered())
                 await self._next_look()
         finally:
             self._source.close()
 
-    def _judge(self) -> str | None:
+    def _judge(self) -> SourceOverloaded | None:
         """Returns why the source has enough to do, or isn't ready for chunks, or None."""
-        now, strained = monotonic(), self._reason is not None
+        now, strained = monotonic(), self._overloaded is not None
         self._debt = pay_debt(self._bounds, self._debt, now)
         self._own_debt = pay_debt(self._own_bounds, self._own_debt, now)
         if self._unready:
-            return next(iter(self._unready.values()))
+            return SourceOverloaded(next(iter(self._unready.values())), unready=True)
         reason = reached_limit(self._bounds, self._load, self._debt, strained=strained)
-        return reason or reached_limit(self._own_bounds, Load(), self._own_debt, strained=strained)
+        reason = reason or reached_limit(self._own_bounds, Load(), self._own_debt, strained=strained)
+        return SourceOverloaded(reason) if reason else None
 
     async def _next_look(self) -> None:
         """Waits until it is time to look again, or a chunk has come whose rows count."""

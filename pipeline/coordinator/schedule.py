@@ -22,6 +22,10 @@ of that. They are few, and one order of them at a time takes no chunk's turn.
 **How much.** At most as many chunks are ordered as there are connections: another one would only be a window that opens
 too early. And no more than the memory has room for, together with the waiting rows (`pipeline.coordinator.chunk_size`).
 
+**While the source isn't ready for chunks** (`SourceAtLimit.unready`) no chunk keeps the stream paused, because that may
+last for hours. Slices touch the open windows in every mode, so the proof of a window holds for one that the pause was
+meant for, too (`pipeline.coordinator.window`). Only a consistent snapshot keeps its pause: its chunks never wait.
+
 **A blocking snapshot** is read as with `watermark = "pause"`, and nothing else is ordered during its turn. Its tables
 without a primary key come first (`pipeline.coordinator.halted.table_scan`).
 """
@@ -211,13 +215,17 @@ def _order_in_pause(state: State, turn: _Plan | _Chunk | None) -> tuple[State, t
 
 
 def _needs_pause(state: State) -> bool:
-    """Returns whether a chunk is being read that needs the stream paused."""
+    """Returns whether a chunk is being read that needs the stream paused. One that waits for its source doesn't."""
     reading = {
         window.order.chunk.snapshot for window in snapshot_windows(state) if isinstance(window, Reading)
     }
-    if isinstance(state.mode, Pausing):
-        return bool(reading)
-    return any(each.blocking or each.consistent for each in state.checkpoint.snapshots if each.id in reading)
+    waits = isinstance(state.source, SourceAtLimit) and state.source.unready
+    paused = not waits and isinstance(state.mode, Pausing)
+    return any(
+        paused or (each.blocking and not waits) or each.consistent
+        for each in state.checkpoint.snapshots
+        if each.id in reading
+    )
 
 
 # Whose turn it is

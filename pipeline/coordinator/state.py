@@ -168,9 +168,10 @@ class SourceHasCapacity:
 
 @dataclass(frozen=True, slots=True)
 class SourceAtLimit:
-    """The source is too busy for chunks, for this reason."""
+    """The source is too busy for chunks, for this reason; or it isn't ready for them (`unready`), perhaps for hours."""
 
     reason: str
+    unready: bool = False
 
 
 SourceLoad = SourceHasCapacity | SourceAtLimit

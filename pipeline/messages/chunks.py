@@ -238,9 +238,13 @@ class CloseScan:
 
 @dataclass(frozen=True, slots=True)
 class SourceOverloaded:
-    """The source is overloaded, or not ready for chunks. The coordinator orders none until SourceRecovered."""
+    """The source is overloaded, or not ready for chunks (`unready`). The coordinator orders none until SourceRecovered.
+
+    If it isn't ready, the chunks that are ordered wait for it, perhaps for hours.
+    """
 
     reason: str
+    unready: bool = False
 
 
 @dataclass(frozen=True, slots=True)

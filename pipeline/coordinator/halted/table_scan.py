@@ -261,9 +261,13 @@ def _begin_scan(state: State, scan: ApproachingScan) -> tuple[State, tuple[Order
 
 
 def order_rows(state: State) -> tuple[State, tuple[Order, ...]]:
-    """Orders the next rows of the scan, if none are ordered and the source has room."""
+    """Orders the next rows of the scan, if none are ordered and the source isn't overloaded.
+
+    Chunks may wait for a source that isn't ready, perhaps another server. The open transaction can still be read.
+    """
     scan = state.scan
-    if not isinstance(scan, Scanning) or scan.reading or isinstance(state.source, SourceAtLimit):
+    overloaded = isinstance(state.source, SourceAtLimit) and not state.source.unready
+    if not isinstance(scan, Scanning) or scan.reading or overloaded:
         return state, ()
     table, number = scan.order.table, state.chunks + 1
     snapshot = _snapshot(state, scan)

@@ -94,16 +94,36 @@ async def test_rows_that_come_too_fast_wait_for_their_time(mysql: MysqlServer, d
 
 async def test_a_snapshot_may_have_a_rate_of_its_own() -> None:
     watch = SourceWatch(ServerSettings("127.0.0.1", "never_asked"), SourceLimits())
-    reported: asyncio.Queue[str | None] = asyncio.Queue()
+    reported: asyncio.Queue[SourceOverloaded | SourceRecovered] = asyncio.Queue()
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(watch.run(reported.put))
         for rows_per_s in (0, 1000):
             watch.ordered()
             watch.carried_out(300, rows_per_s)
-        reason = await reported.get()
-        assert reason is not None and reason.endswith("(rows_per_s = 1000)"), "only its own rows count"
-        assert int(reason.split()[0]) <= 300
-        assert await reported.get() is None
+        overloaded = await reported.get()
+        assert isinstance(overloaded, SourceOverloaded) and not overloaded.unready
+        assert overloaded.reason.endswith("(rows_per_s = 1000)"), "only its own rows count"
+        assert int(overloaded.reason.split()[0]) <= 300
+        assert await reported.get() == SourceRecovered()
+        watching.cancel()
+
+
+async def test_an_overloaded_source_that_is_not_ready_either_is_reported_once_more() -> None:
+    """Otherwise the stream would stay paused for chunks that wait for hours."""
+    watch = SourceWatch(ServerSettings("127.0.0.1", "never_asked"), SourceLimits(rows_per_s=1))
+    reported: asyncio.Queue[SourceOverloaded | SourceRecovered] = asyncio.Queue()
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch.run(reported.put))
+        watch.ordered()
+        watch.carried_out(3600)
+        overloaded = await reported.get()
+        assert isinstance(overloaded, SourceOverloaded) and not overloaded.unready
+        watch.waits("s/d.t/1", "it takes writes of its own")
+        assert await reported.get() == SourceOverloaded("it takes writes of its own", unready=True)
+        assert watch.status()["strained"] == "it takes writes of its own"
+        watch.waits("s/d.t/1", None)
+        again = await reported.get()
+        assert isinstance(again, SourceOverloaded) and not again.unready
         watching.cancel()
 
 

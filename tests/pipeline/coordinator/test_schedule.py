@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.coordinator.chunk_size import ChunkLimits
-from pipeline.coordinator.state import Overlapping
+from pipeline.coordinator.state import Overlapping, PauseReached, Pausing, ReaderRunning, WindowMode
 from pipeline.coordinator.window import Reconciling
-from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused, ResumeReading
 from pipeline.messages.chunks import (
     ChunkFailed,
     PlanTable,
     ReadChunk,
+    SourceOverloaded,
+    SourceRecovered,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from tests.pipeline.builders import (
@@ -23,11 +26,14 @@ from tests.pipeline.builders import (
     USERS,
     Capture,
     execute,
+    insert,
     of,
+    passed,
     place,
     planned,
     read,
     statement,
+    wrote,
 )
 
 ALL = (ITEMS, ORDERS, USERS)
@@ -103,3 +109,21 @@ def test_no_chunk_has_more_rows_than_the_bound_from_the_first_one_on() -> None:
     paced.give(execute("s1", ORDERS, rows_per_s=301))
     ordered = paced.give(planned(ORDERS))
     assert [order.limit for order in ordered if isinstance(order, ReadChunk)] == [151]
+
+
+# When the stream is paused
+
+
+@pytest.mark.parametrize(("mode", "blocking"), [(Pausing(), False), (Overlapping(4), True)])
+def test_a_chunk_that_waits_for_its_source_does_not_keep_the_stream_paused(
+    mode: WindowMode, *, blocking: bool
+) -> None:
+    capture = Capture(ORDERS, mode=mode)
+    capture.give(execute("s1", ORDERS, blocking=blocking), planned(ORDERS))
+    order = capture.chunk(capture.give(ReadingPaused()))
+    assert not capture.give(SourceOverloaded("many threads")), "its rows come soon"
+    assert isinstance(capture.state.reader, PauseReached)
+    assert capture.give(SourceOverloaded("takes writes of its own", unready=True)) == (ResumeReading(),)
+    assert isinstance(capture.state.reader, ReaderRunning) and capture.windows == ["orders reading"]
+    capture.give(passed(20, wrote("a:6", insert(1))), SourceRecovered(), read(order, 1, 2, high=20))
+    assert capture.stream == ["orders a:6", "orders rows 2"]

@@ -446,3 +446,11 @@ def test_it_needs_no_mirror_and_gets_none() -> None:
     capture.give(rows_read(order, 1, last=True))
     assert isinstance(capture.table(LOGS), Completed)
     assert capture.checkpoint.mirrors == {}
+
+
+def test_a_scan_continues_while_chunks_wait_for_their_source() -> None:
+    """It would keep the stream, the table's lock and old row versions for as long as they wait."""
+    capture = scanning()
+    (order,) = of(chunks.ReadScan, capture.orders)
+    capture.give(chunks.SourceOverloaded("it takes writes of its own", unready=True))
+    assert of(chunks.ReadScan, capture.give(rows_read(order, 1)))
