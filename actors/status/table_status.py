@@ -54,8 +54,11 @@ def last_verifications(snapshots: Iterable[StatusJson]) -> dict[str, OfTable]:
 
 
 def _judged_at(of: OfTable) -> float:
-    """A second verification of a table that is refused has its result first, and says nothing of the table."""
-    result = of[1]["result"]
+    """A second verification of a table that is refused has its result first, and says nothing of the table.
+
+    An older service has no `result` there.
+    """
+    result = of[1].get("result")
     return math.inf if result is None else result["at"]
 
 

@@ -153,7 +153,8 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
     """Waits for a verification. Returns the result for each of its tables.
 
-    Raises NotRunning, Transient if the service fails to answer for too long, or Definite if it has forgotten it.
+    Raises NotRunning, Transient if the service fails to answer for too long, or Definite if it has forgotten it or says
+    no results.
     """
     patience_ends = time.monotonic() + RESULT_PATIENCE_S
     while True:
@@ -167,6 +168,11 @@ def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
         patience_ends = time.monotonic() + RESULT_PATIENCE_S
         if id_ in known:
             tables = known[id_]["tables"]
+            if any("result" not in each for each in tables):
+                raise Definite(
+                    f"the service is older than this command and doesn't say what the verification {id_} finds;"
+                    " restart it with this version"
+                )
             found = {str(TableId(each["database"], each["table"])): each["result"] for each in tables}
             if None not in found.values():
                 return found

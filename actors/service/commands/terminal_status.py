@@ -121,7 +121,7 @@ def _of_snapshots(snapshots: Iterable[dict[str, Any]]) -> Iterator[_Line]:
 
 def _of_verifications(verified: Mapping[str, OfTable]) -> Iterator[_Line]:
     for name, (verification, table) in verified.items():
-        result = table["result"]
+        result = table.get("result")
         yield verification["id"], name, table["state"] if result is None else _last_verdict(result), table
 
 

@@ -201,6 +201,16 @@ def test_a_verification_has_its_last_verdict(capsys: pytest.CaptureFixture[str])
     assert not any("v1" in line for line in lines[:begin])
 
 
+def test_a_verification_of_an_older_service_has_its_state(capsys: pytest.CaptureFixture[str]) -> None:
+    status = a_status()
+    for id_ in ("v1", "v2"):
+        tables = [table("t0", state="completed")]
+        status["snapshots"].append({"id": id_, "verification": {"since": 7}, "tables": tables})
+    show(iter([status]))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "shop.t0" in line]
+    assert line.startswith("v2            shop.t0  completed")
+
+
 def test_in_a_pipe_each_table_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     show(iter([a_status()]))
     lines = capsys.readouterr().out.splitlines()

@@ -144,6 +144,15 @@ def test_a_verification_that_the_service_has_forgotten_has_no_result(
     assert "the service has forgotten the verification v1" in told.output
 
 
+def test_a_service_of_an_older_version_has_no_result(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"database": "shop", "table": "t0"}
+    monkeypatch.setattr(client, "get", lambda *_: {"snapshots": [{"id": "v1", "tables": [table]}]})
+    monkeypatch.setattr(client, "post", lambda *_: (200, {"id": "v1"}))
+    told = tidemark("verify", config)
+    assert told.exit_code == 2
+    assert "doesn't say what the verification v1 finds; restart it with this version" in told.output
+
+
 @pytest.mark.parametrize("more", [["--every", "daily"], ["--every", "0s"], ["--rows-per-s", "0"]])
 def test_a_wrong_option_of_a_verification_is_named(more: list[str], config: Path) -> None:
     told = tidemark("verify", config, *more)
