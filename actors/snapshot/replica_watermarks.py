@@ -18,12 +18,12 @@ A client's own write on the replica would be in neither set in time. So the repl
 writes there must be in the stream's history. Both are checked each time. A replica that leaves out changes by a filter
 has executed their transactions all the same, so sets don't show it. So a table that a filter concerns isn't read there.
 
-Low needs no more than on any server.
+Low needs no more than on any server, but the same is checked before it, so that no SELECT is in vain.
 
 **Another role.** The address may lead to a server that was promoted. If that's the stream's own server by now, its log
 is the stream's, and the ordinary watermarks hold (`is_streams`). If it isn't, its own writes may be visible before any
 set has them. Then nothing is read until the stream comes from it, or it is a read-only replica again. No table's
-snapshot fails for that (`SourceUnready`).
+snapshot fails for that (`SourceUnready`). If the replica has kept a write of its own, the histories differ for good.
 
 Source: MySQL 9.7, sql/binlog.cc; Reference Manual, "SHOW REPLICA STATUS Statement" (Retrieved_Gtid_Set).
 """
@@ -34,7 +34,7 @@ from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId
-from pipeline.source.replication_filters import lacking_changes
+from pipeline.source.replication_filters import ReplicaState, lacking_changes
 
 
 class ReplicaWatermarks:
@@ -51,7 +51,11 @@ class ReplicaWatermarks:
         return source.server == self._server
 
     async def low(self, source: Source) -> GtidSet:
-        """What is visible on the replica. Raises Transient where its history isn't the stream's."""
+        """What is visible on the replica.
+
+        Raises SourceUnready as `high` does, and Transient if a read-only replica's history isn't the stream's.
+        """
+        await self._role(source)
         visible = await source.visible()
         await self._share(source, visible)
         return visible
@@ -62,6 +66,15 @@ class ReplicaWatermarks:
         Raises SourceUnready where that can't be known now: on what is no replica, or takes writes of its own. Raises
         Definite if it leaves out changes of the table. Also raises as `low` does.
         """
+        replica = await self._role(source)
+        if lacks := lacking_changes(replica.filters, (table,)):
+            raise Definite(f"{self._name} {lacks}, or name another replica")
+        executed = await source.executed()
+        await self._share(source, executed)
+        return replica.received | executed
+
+    async def _role(self, source: Source) -> ReplicaState:
+        """Returns what the server is as a replica. Raises SourceUnready if it's none, or takes writes of its own."""
         replica = await source.as_replica()
         if replica is None:
             raise SourceUnready(
@@ -69,11 +82,7 @@ class ReplicaWatermarks:
             )
         if not await source.read_only():
             raise SourceUnready(f"{self._name} takes writes of its own; set read_only = ON there")
-        if lacks := lacking_changes(replica.filters, (table,)):
-            raise Definite(f"{self._name} {lacks}, or name another replica")
-        executed = await source.executed()
-        await self._share(source, executed)
-        return replica.received | executed
+        return replica
 
     async def _share(self, source: Source, executed: GtidSet) -> None:
         """Ensures that the stream's history has what was written on the replica itself."""
