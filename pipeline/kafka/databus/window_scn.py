@@ -1,9 +1,13 @@
-"""SCNs as Databus' clients have them: 63 bits, of which the high ones stand for the journal.
+"""SCNs as Databus' clients have them: 53 bits, of which the high ones stand for the journal.
 
 The journal counts its transactions from 1. Another journal counts others under the same numbers, and a checkpoint of
 Databus has nothing but a number. So at Databus' paths alone each SCN has the journal's generation in its high bits. It
 follows from the journal's id. Within a journal, and so over failovers of the source, the order stays. A generation is
 never 0. So an SCN of the journal's own, as other paths and earlier versions of Tidemark have it, is told apart.
+
+JSON carries these SCNs. Many clients read its numbers as doubles, which have 53 bits. They would round a larger SCN,
+and skip a window or repeat one. The few bits for the generation have a price. One journal of 4095 has the generation of
+a given other one, and doesn't refuse its SCNs.
 """
 
 import hashlib
@@ -14,9 +18,9 @@ from pipeline.journal.changes.place import PlaceGone
 from pipeline.journal.request_parameters import MalformedRequest
 from pipeline.kafka.databus.stream_query import WindowPlace
 
-# How many bits count a journal's transactions: a million a second for half a year, or ten thousand for 55 years.
-_COUNTING: Final = 44
-_GENERATIONS: Final = (1 << (63 - _COUNTING)) - 1
+# How many bits count a journal's transactions: ten thousand a second for almost 7 years, or a thousand for 69 years.
+_COUNTING: Final = 41
+_GENERATIONS: Final = (1 << (53 - _COUNTING)) - 1
 
 
 class ForeignWindow(PlaceGone):
