@@ -289,7 +289,8 @@ class SignalFile:
             answered = self._answers.stat().st_size
         except FileNotFoundError:
             answered = 0
-        if self._offset:
+        # One that stayed would also be found in a file that was emptied, and begins with the same lines again.
+        if self._offset or self._place.exists():
             place = {
                 "offset": self._offset,
                 "before": _digest(self._known),

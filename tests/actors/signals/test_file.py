@@ -250,6 +250,24 @@ async def test_a_place_is_of_the_file_with_the_same_bytes_before_it(path: Path) 
     assert await texts(channel, 1) == [RESUME.strip()], "in an empty file each line is a new one"
 
 
+async def test_a_line_of_before_comes_again_after_both_files_were_emptied(path: Path) -> None:
+    """And the signals that were accepted before are known after a restart: they may still be under way."""
+    await settled(path, "p")
+    overwrite(path, b"")
+    await nothing(SignalFile(path, 0.01))
+    append(path, RESUME)
+    channel = SignalFile(path, 0.01)
+    await answer_next(channel, SignalRejected("r", "nothing is paused"))
+    await nothing(channel)
+    overwrite(path, b"")
+    overwrite(path.with_name(path.name + ".answers"), b"")
+    await nothing(channel)
+    append(path, RESUME)
+    again = SignalFile(path, 0.01)
+    assert await texts(again, 1) == [RESUME.strip()]
+    assert list(again._accepted) == ["p"]
+
+
 async def test_a_place_that_can_not_be_put_is_put_later(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
