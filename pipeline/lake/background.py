@@ -168,7 +168,8 @@ class VerifyRows:
     """Compare what verifications have read of a table, `through` a segment, whose end has this position.
 
     `runs`: the verifications of the table that have no result. Those that have `ended` get one. `rows` wait to be
-    compared. `unread`: as of ComparedTable. `stopped`: whether the lake gets nothing more of the table.
+    compared, from files with so many `bytes`. `unread`: as of ComparedTable. `stopped`: whether the lake gets nothing
+    more of the table.
     """
 
     table: TableId
@@ -178,6 +179,7 @@ class VerifyRows:
     rows: int
     unread: int | None
     stopped: bool = False
+    bytes: int = 0
 
     @property
     def ended(self) -> tuple[VerificationRun, ...]:
@@ -312,7 +314,8 @@ def files_delivered(
     since = mirrored.since if mirrored.pending else now
     background = background.mirroring(table, Mirrored(reached, pending, since))
     read = sum(piece.rows for piece in pieces.verified)
-    background = replace(background, verified=background.verified.with_rows(table, read, now))
+    read_bytes = sum(piece.bytes for piece in pieces.verified)
+    background = replace(background, verified=background.verified.with_rows(table, read, now, read_bytes))
     for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
         if tier is Tier.MIRROR and (after.generation is None or table in background.rebuilding):
             continue
@@ -349,8 +352,8 @@ def work_done(
             return _record_merge(background, work, under_way.began, size, now)
         case MaintainTable(chore, before):
             return _record_chore(background, chore, before, now, size)
-        case VerifyRows(table, rows=rows):
-            known = background.verified.compared(table, rows, under_way.began, judgements)
+        case VerifyRows(table, rows=rows, bytes=bytes_):
+            known = background.verified.compared(table, rows, under_way.began, judgements, bytes_)
             return replace(background, verified=known)
         case _:
             assert_never(work)
@@ -513,6 +516,7 @@ def _work(background: Background, lake: LakeTables, due: Due, through: int, posi
                 0 if pending is None else pending.rows,
                 lake.unread.get(table),
                 table in lake.tables and lake.stopped(table),
+                0 if pending is None else pending.bytes,
             )
         case ChoreDue(chore, table, tier):
             kept = background.kept[table, tier]

@@ -47,10 +47,11 @@ from pipeline.snapshot.snapshot import (
     progress,
 )
 
-# So many rows of a table are compared at once, unless they wait so long (s). If that is all of it, one query is enough.
-# Otherwise each comparison keeps its keys, and another query looks for what only the lake has: with ten million rows
-# that takes minutes, where one query takes half of one.
+# So many rows of a table are compared at once, or those of so many bytes, unless they wait so long (s). If that is all
+# of it, one query is enough. Otherwise each comparison keeps its keys, and another query looks for what only the lake
+# has: with ten million rows that takes minutes, where one query takes half of one.
 ROWS_AT_ONCE: Final = 16_000_000
+BYTES_AT_ONCE: Final = 2 << 30
 LONGEST_RUN_WAIT_S: Final = 600.0
 
 # So often the keys of a batch to repair are tried, with these pauses. Then the repair ends.
@@ -123,10 +124,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class PendingRows:
-    """Rows of a table that lie beside the lake to be compared, and when (s) the first of them came."""
+    """Rows of a table that lie beside the lake to be compared, and when (s) the first of them came.
+
+    `bytes`: of the journal's files that brought them.
+    """
 
     rows: int
     since: float
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,22 +157,24 @@ class Comparisons:
     judged: Mapping[tuple[str, TableId], Judgement] = field(default_factory=dict)
     unread: Mapping[VerificationRun, UnreadFindings] = field(default_factory=dict)
 
-    def with_rows(self, table: TableId, rows: int, now: float) -> "Comparisons":
-        """Returns it with more rows of a table that wait."""
+    def with_rows(self, table: TableId, rows: int, now: float, bytes_: int = 0) -> "Comparisons":
+        """Returns it with more rows of a table that wait, from files with so many bytes."""
         if not rows:
             return self
         known = self.pending.get(table)
-        waiting = PendingRows(rows, now) if known is None else replace(known, rows=known.rows + rows)
+        waiting = PendingRows(rows, now, bytes_)
+        if known is not None:
+            waiting = PendingRows(known.rows + rows, known.since, known.bytes + bytes_)
         return replace(self, pending={**self.pending, table: waiting})
 
     def compared(
-        self, table: TableId, rows: int, began: float, judgements: Iterable[Judgement]
+        self, table: TableId, rows: int, began: float, judgements: Iterable[Judgement], bytes_: int = 0
     ) -> "Comparisons":
-        """Returns it after a comparison that `began` (s) with so many rows."""
+        """Returns it after a comparison that `began` (s) with so many rows, from files with so many bytes."""
         pending = {other: waiting for other, waiting in self.pending.items() if other != table}
-        left = self.pending[table].rows - rows if table in self.pending else 0
-        if left > 0:
-            pending[table] = PendingRows(left, began)
+        waited = self.pending.get(table)
+        if waited is not None and waited.rows > rows:
+            pending[table] = PendingRows(waited.rows - rows, began, waited.bytes - bytes_)
         judged = {**self.judged, **{(each.run, each.table): each for each in judgements}}
         return replace(self, pending=pending, judged=judged)
 
@@ -268,7 +275,8 @@ def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | No
         return float("-inf")
     if pending is None or not pending.rows:
         return None
-    return float("-inf") if pending.rows >= ROWS_AT_ONCE else pending.since + LONGEST_RUN_WAIT_S
+    many = pending.rows >= ROWS_AT_ONCE or pending.bytes >= BYTES_AT_ONCE
+    return float("-inf") if many else pending.since + LONGEST_RUN_WAIT_S
 
 
 def _runs(

@@ -30,6 +30,7 @@ from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
+    BYTES_AT_ONCE,
     LONGEST_RUN_WAIT_S,
     MOST_FINDINGS_TRIES,
     ROWS_AT_ONCE,
@@ -165,6 +166,8 @@ def test_a_result_comes_with_the_one_of_its_repair() -> None:
         (None, True, -math.inf),
         (PendingRows(1, 5.0), False, 5.0 + LONGEST_RUN_WAIT_S),
         (PendingRows(ROWS_AT_ONCE, 5.0), False, -math.inf),
+        (PendingRows(1, 5.0, BYTES_AT_ONCE - 1), False, 5.0 + LONGEST_RUN_WAIT_S),
+        (PendingRows(1, 5.0, BYTES_AT_ONCE), False, -math.inf),
         (PendingRows(1, 5.0), True, -math.inf),
     ],
 )
@@ -175,13 +178,28 @@ def test_rows_are_compared_many_at_once(
 
 
 def test_what_came_during_a_comparison_waits_for_the_next_one() -> None:
-    waiting = Comparisons().with_rows(ID, 5, 1.0).with_rows(ID, 2, 2.0)
-    assert waiting.pending[ID] == PendingRows(7, 1.0)
-    after = waiting.compared(ID, 5, 1.5, [EQUAL])
-    assert after.pending[ID] == PendingRows(2, 1.5)
+    waiting = Comparisons().with_rows(ID, 5, 1.0, 50).with_rows(ID, 2, 2.0, 30)
+    assert waiting.pending[ID] == PendingRows(7, 1.0, 80)
+    after = waiting.compared(ID, 5, 1.5, [EQUAL], 50)
+    assert after.pending[ID] == PendingRows(2, 1.5, 30)
     assert after.unjudged([RUN], ID) == ()
     assert after.only([]).judged == {}
     assert after.only([RUN]) is after
+
+
+def test_few_rows_of_many_bytes_are_compared_at_once() -> None:
+    met = tables_met(Background(), {ID: HAD}, {}, 0.0)
+    [piece] = read_rows(3).verified
+    large = Pieces(
+        verified=(replace(piece, bytes=BYTES_AT_ONCE // 2), replace(piece, bytes=BYTES_AT_ONCE // 2))
+    )
+    background, work = next_work(
+        files_delivered(met, ID, HAD, HAD, large, 10.0), lake_of(RUN), 5, "position", 10.0
+    )
+    assert isinstance(work, VerifyRows)
+    background = files_delivered(background, ID, HAD, HAD, read_rows(3), 11.0)
+    background = work_done(background, TableSize(), 12.0)
+    assert background.verified.pending[ID] == PendingRows(3, 10.0, 10)
 
 
 def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> None:
@@ -191,7 +209,7 @@ def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> 
     lake = lake_of(RUN)
     assert background_due_at(background, lake) == 10.0 + LONGEST_RUN_WAIT_S
     background, work = next_work(background, lake, 5, "position", 10.0 + LONGEST_RUN_WAIT_S)
-    assert work == VerifyRows(ID, (RUN,), 5, "position", 3, 4)
+    assert work == VerifyRows(ID, (RUN,), 5, "position", 3, 4, bytes=10)
     assert work.ended == ()
     background = work_done(background, TableSize(), 50.0)
     assert next_work(background, lake, 5, "position", 100.0)[1] is None
