@@ -7,7 +7,8 @@ order. `select` is one consistent read. `high` is the end of the log.
 Every order is a task of the actor's own task group and has exactly one answer. After a passing failure (a lost
 connection, a lock, a timeout) the chunk is tried again from `low`, with a pause that doubles. A permanent failure, or
 too many tries, is the answer. A source that isn't ready (`SourceUnready`) is no failed try: the order waits for it, and
-the coordinator orders nothing else meanwhile. Each retry has half as many rows, in case the chunk takes the server too
+the coordinator orders nothing else meanwhile. Rows that are read by their keys don't wait so: their window keeps every
+change of them, however often one row changes. Each retry has half as many rows, in case the chunk takes the server too
 long. Any other error is the actor's own failure and ends it.
 
 A table without a primary key is read in one transaction of its own (`actors.snapshot.scan_transaction`). If that fails,
@@ -287,7 +288,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         try:
             answer: (
                 chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
-            ) = await self._work_with_retries(rows, str(order.chunk), *tries)
+            ) = await self._work_with_retries(rows, str(order.chunk), *tries, waits=False)
         except StatementOutdated as outdated:
             answer = await self._schema_changed(order, outdated)
         except self._endings:
@@ -339,33 +340,39 @@ class ChunkSelector(Actor[ToChunkSelector]):
         what: str,
         tries: int | None = None,
         backoff: Backoff | None = None,
+        *,
+        waits: bool = True,
     ) -> _Answer:
+        """Returns the result of the work; `waits`: for as long as the source isn't ready, which is no failed try."""
+
         def failed(failure: Transient, pause_s: float) -> None:
             log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
 
-        once = partial(self._work_when_ready, work, what)
-        return await retry(once, backoff or SELECT_BACKOFF, tries or TRIES, failed)
-
-    async def _work_when_ready(self, work: Callable[[Source], Awaitable[_Answer]], what: str) -> _Answer:
-        """Returns the result of the work on a connection, once the source is ready for it.
-
-        Raises SourceUnready if the actor is to end by then.
-        """
-        looks = 0
+        once = partial(self._work_when_ready, work, what, waits=waits)
         try:
-            while True:
-                async with self._pool.connection() as source:
-                    try:
-                        return await work(source)
-                    except SourceUnready as unready:
-                        if self.mailbox.closed:
-                            raise
-                        self._watch.waits(what, str(unready))
-                        source.close()  # its address may lead to another server by now
-                looks += 1
-                await asyncio.sleep(random_pause_s(SELECT_BACKOFF, looks))
+            return await retry(once, backoff or SELECT_BACKOFF, tries or TRIES, failed)
         finally:
             self._watch.waits(what, None)
+
+    async def _work_when_ready(
+        self, work: Callable[[Source], Awaitable[_Answer]], what: str, *, waits: bool
+    ) -> _Answer:
+        """Returns the result of the work on a connection, once the source is ready for it.
+
+        Raises SourceUnready if the order doesn't wait for that, or if the actor is to end by then.
+        """
+        looks = 0
+        while True:
+            async with self._pool.connection() as source:
+                try:
+                    return await work(source)
+                except SourceUnready as unready:
+                    self._watch.waits(what, str(unready))
+                    source.close()  # its address may lead to another server by now
+                    if not waits or self.mailbox.closed:
+                        raise
+            looks += 1
+            await asyncio.sleep(random_pause_s(SELECT_BACKOFF, looks))
 
     async def _work_in_transaction(
         self, work: Callable[[Source], Awaitable[_Answer]], reads: ConsistentReads

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 import structlog
 
@@ -17,8 +18,17 @@ from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import ChunkRead, SourceOverloaded, SourceRecovered
+from pipeline.messages.chunks import (
+    ChunkFailed,
+    ChunkRead,
+    RepairRows,
+    ReselectRows,
+    SourceOverloaded,
+    SourceRecovered,
+)
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import ChunkId
 from tests.integration.source.test_group_commit import counting, logged, prepare
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.journal_oracle import unequal, untrue
@@ -199,7 +209,8 @@ async def test_orders_wait_while_the_replica_takes_writes_of_its_own(
         server.sql("SET GLOBAL read_only = OFF", "INSERT INTO d.t VALUES (1)")
         await running.order(running.chunk(plan, None, (9,), 10))
         strained = await running.answer()
-        assert isinstance(strained, SourceOverloaded) and "takes writes of its own" in strained.reason
+        assert isinstance(strained, SourceOverloaded) and strained.unready
+        assert "takes writes of its own" in strained.reason
         assert running.selector.status()["source"]["strained"] == strained.reason
         await until(lambda: len(set(asked)) > 2 * chunk_selector.TRIES, "it's looked at over new connections")
         source.sql(f"SET GTID_NEXT = '{server.uuid}:1'", "INSERT INTO d.t VALUES (1)")
@@ -207,6 +218,28 @@ async def test_orders_wait_while_the_replica_takes_writes_of_its_own(
         answers = [await running.answer(), await running.answer()]
     assert SourceRecovered() in answers
     assert [each.rows["a"].to_pylist() for each in answers if isinstance(each, ChunkRead)] == [[1, 9]]
+
+
+@pytest.mark.parametrize("kind", [ReselectRows, RepairRows])
+async def test_rows_by_their_keys_do_not_wait_since_their_window_keeps_each_change_of_them(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch, kind: type[ReselectRows | RepairRows]
+) -> None:
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
+    monkeypatch.setattr(chunk_selector, "FEW_BACKOFF", Backoff(0.001, 0.01))
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    async with bench(source, "d", elsewhere=settings(server, account)) as running:
+        caught_up(source, server)
+        schema = (await running.plan(T)).schema
+        server.sql("SET GLOBAL read_only = OFF")
+        keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
+        order = kind(ChunkId("s", T, 1), schema, keys, key_tokens(keys, (0,)), False, GtidSet())
+        await running.order(order)
+        while not isinstance(answer := await running.answer(), ChunkFailed):
+            assert isinstance(answer, SourceOverloaded | SourceRecovered)
+    assert answer.again is (kind is ReselectRows) and "takes writes of its own" in answer.reason
 
 
 async def test_a_replica_that_has_become_the_streams_server_has_its_watermarks(
