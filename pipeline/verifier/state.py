@@ -50,8 +50,8 @@ News = SchemaVerified | EnginesSurveyed | ForeignKeysFollowed | MirrorInvalidate
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 _ELSEWHERE = (
-    "its engine is {engine}, so that the log doesn't have its rows; give it an engine whose rows are in the "
-    "log (InnoDB, say)"
+    "its engine is {engine}, so that the log doesn't have its rows as they are; give it an engine whose rows "
+    "are in the log (InnoDB, say)"
 )
 _MERGED = (
     "the MERGE table {merge} has it in its UNION: the log has rows that change through that one under the name of that "

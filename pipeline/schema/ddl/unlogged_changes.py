@@ -53,8 +53,8 @@ from pipeline.schema.ddl.statement_kinds import (
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
 
-# Engines whose tables keep exactly the rows in the log.
-LOGGED_ENGINES = frozenset({"innodb", "myisam", "memory", "heap", "archive", "csv"})
+# Engines whose tables keep exactly the rows in the log. CSV doesn't: it keeps six digits of a FLOAT.
+LOGGED_ENGINES = frozenset({"innodb", "myisam", "memory", "heap", "archive"})
 
 NONE_EXACT: Mapping[TableId, Traits] = {}
 

@@ -626,15 +626,19 @@ async def test_a_table_whose_rows_are_elsewhere_stops_by_name(
         "INSERT INTO silent VALUES (1, 1)",
         f"CREATE TABLE a {merged} ENGINE=MyISAM",
         f"CREATE TABLE merged {merged} ENGINE=MERGE UNION=(a)",
+        "CREATE TABLE rounded (f FLOAT NOT NULL) ENGINE=CSV",
+        "INSERT INTO rounded VALUES (1.23456789)",
         "INSERT INTO t VALUES (3, 3)",
     )
     async with running(pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)) as service:
         await service.begun()
         server.sql(*created, database="shop")
-        await service.until(lambda: len(service.status()["stopped"]) > 4, "five have stopped")
+        await service.until(lambda: len(service.status()["stopped"]) > 5, "six have stopped")
         await at_rest(service, server)
         stopped = service.status()["stopped"]
-        assert stopped.keys() == {f"shop.{table}" for table in ("first", "hole", "silent", "a", "merged")}
+        assert stopped.keys() == {
+            f"shop.{table}" for table in ("first", "hole", "silent", "a", "merged", "rounded")
+        }
         assert stopped["shop.merged"].startswith("its engine is MRG_MYISAM")
         await service.stop()
     assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []
