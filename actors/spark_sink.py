@@ -507,7 +507,19 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return spark_sink.WorkFailed()
         self._measure_work(work, self.now() - began, written)
+        if isinstance(work, MaintainTable) and work.chore is Chore.TRIM:
+            await self._trim_results(up, work)
         return spark_sink.WorkDone(size, at, judgements)
+
+    async def _trim_results(self, up: SparkUp, work: MaintainTable) -> None:
+        """Trims the tables of verifications. If they fail, the table's own TRIM doesn't. Raises if Spark is gone."""
+        try:
+            await self._call(Pool.BESIDE, up.lake.upkeep.trim_results, work.runs)
+        except (SparkLost, CatalogUndefined):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's these tables' alone
+            log.error("the results of verifications can't be trimmed", reason=safe_message(error))
+            self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
 
     @contain_errors
     def _measure_work(self, work: BackgroundWork, seconds: float, written: WrittenFiles) -> None:

@@ -52,7 +52,6 @@ def _maintain(lake: Lake, work: MaintainTable) -> None:
             upkeep.compact(table, tier)
         case Chore.TRIM:
             upkeep.trim(table, work.trim)
-            upkeep.trim_results(work.runs)
         case Chore.VACUUM:
             upkeep.vacuum(table, tier, work.versions_h)
         case _:

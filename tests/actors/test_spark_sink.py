@@ -77,6 +77,23 @@ async def sink(tmp_path: Path, reached: list[LakeConsumerProgress]) -> AsyncIter
     history.store.close()
 
 
+class FailingResults:
+    """Trims a changelog, and not the tables of verifications."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.kept: frozenset[str] = frozenset()
+
+    def trim(self, *_: object) -> None: ...
+
+    def trim_results(self, runs: frozenset[str]) -> None:
+        self.kept = runs
+        raise self.error
+
+    def size(self, *_: object) -> TableSize:
+        return TableSize(1)
+
+
 @pytest.mark.parametrize(
     ("error", "fact", "counted"),
     [
@@ -109,6 +126,29 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
         await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset()))
+
+
+@pytest.mark.parametrize("error", [OSError("the table can't be read"), Conflict("somebody else")])
+async def test_trouble_with_the_tables_of_verifications_fails_no_tables_trim(
+    sink: SparkSink, error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upkeep = FailingResults(error)
+    lake: Any = SimpleNamespace(
+        upkeep=upkeep,
+        version=lambda *_: 0,
+        written_since=lambda *_: WrittenFiles(),
+        settled_versions=lambda _: None,
+    )
+    spark: Any = None
+    kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
+    trim = MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset({"v1"}))
+    assert await sink._do_work(SparkUp(spark, lake), trim) == WorkDone(TableSize(1), None, ())
+    assert upkeep.kept == {"v1"}
+    assert "the results of verifications can't be trimmed" in capsys.readouterr().out
+    assert sink.metrics.value(catalogue.WORK_FAILED, kind="trim") == 1
+    upkeep.error = SparkLost("gone")
+    with pytest.raises(SparkLost):
+        await sink._do_work(SparkUp(spark, lake), trim)
 
 
 @pytest.mark.parametrize("readable", [True, pytest.param(False, marks=pytest.mark.measuring_fails)])
