@@ -2,19 +2,24 @@
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from actors.journal.files import LocalFiles
+from actors.lake.spark_connect import ConnectSpark, connect
+from actors.lake.spark_session import Spark
 from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import ServerProcess
 from pipeline.config.settings import SparkSettings
 
-__all__ = ["connect_server", "fleet_spark"]
+__all__ = ["connect_server", "connect_within", "fleet_spark"]
 
 
 class SparkConnectServer(ServerProcess):
@@ -107,6 +112,28 @@ class FleetSpark(SparkConnectServer):
 
 def _arguments(conf: Mapping[str, str]) -> list[str]:
     return [f"--conf={name}={value}" for name, value in conf.items()]
+
+
+@contextmanager
+def connect_within(spark: Spark, folder: Path) -> Iterator[ConnectSpark]:
+    """A session of a Spark Connect server in a running Spark's JVM, which shares Delta's locks with it.
+
+    `folder` has what its client keeps.
+    """
+    context: Any = spark.session.sparkContext
+    settings = context._jsc.sc().conf()
+    settings.set("spark.connect.grpc.binding.address", "127.0.0.1")
+    settings.set("spark.connect.grpc.binding.port", "0")
+    package = context._jvm.org.apache.spark.sql.connect.service
+    service = getattr(getattr(package, "SparkConnectService$"), "MODULE$")
+    service.start(context._jsc.sc())
+    try:
+        made = connect(SparkSettings(f"sc://127.0.0.1:{service.localPort()}"), LocalFiles(folder))
+        yield made
+        made.stop()
+    finally:
+        none = getattr(getattr(context._jvm.scala, "None$"), "MODULE$")
+        service.stop(none, none)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,7 @@
-"""Commits that this process writes beside those of a real JVM: each reader sees the same table, and none is lost."""
+"""Commits that this process writes beside those of a real JVM, through whatever happens to the log.
+
+`test_commit_conformance` has what holds for them and for the JVM's alike.
+"""
 
 import errno
 import json
@@ -12,12 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import deltalake
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from actors.lake import delta_table
-from actors.lake.delta_table import DeltaTable, PlaceFiles, _module
+from actors.lake.delta_table import DeltaTable
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import logged_files, read_version
@@ -25,7 +26,6 @@ from actors.lake.transaction_log.own_log import OwnLog
 from actors.runtime.filesystem import sync
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import unchanged_plan
-from pipeline.lake.files import parquet_files
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
@@ -38,82 +38,24 @@ from pipeline.lake.tables import (
     create_sql,
     properties_of,
 )
-from tests.servers.duckdb_engine import engine
+from tests.integration.lake.test_commit_conformance import NO_INTERVAL, Written
 
 # Longer than any commit takes.
 WITHIN_S: Final = 60.0
-NO_INTERVAL: Final = "'delta.checkpointInterval' = '2147483647'"
-
-
-class Written:
-    """A Delta table with a column of numbers, and who has written each of its versions."""
-
-    def __init__(self, spark: Spark, folder: Path) -> None:
-        self.spark = spark
-        self.session = spark.session
-        self.folder = folder / "table"
-        self.log = self.folder / "_delta_log"
-        self.name = f"delta.`{self.folder}`"
-        self.table = DeltaTable(spark.session, str(self.folder))
-        self._files = 0
-
-    def create(self, properties: str = NO_INTERVAL) -> None:
-        self.sql(f"CREATE TABLE {self.name} (n BIGINT) USING delta TBLPROPERTIES ({properties})")
-
-    def sql(self, text: str) -> Any:
-        return self.session.sql(text)
-
-    def place(self, *numbers: int) -> PlaceFiles:
-        """What places a file of these numbers."""
-
-        def placed(folder: str, _columns: Mapping[str, Stored]) -> Sequence[str]:
-            self._files += 1
-            file = Path(folder, f"{self._files}-{numbers[0]}.parquet")
-            pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), file)
-            bounds = [parquet_files.Bounds("n", min(numbers), max(numbers), 0)]
-            told = parquet_files.stats(len(numbers), bounds)
-            return [parquet_files.add(file.name, file.stat().st_size, 1_700_000_000_000, told)]
-
-        return placed
-
-    def append(self, segment: int, *numbers: int) -> int | None:
-        return self.table.append(
-            self.place(*numbers), "us", range(segment, segment + 1), {"after": segment}, "{}"
-        )
-
-    def engines(self) -> list[str]:
-        """Who has written each version."""
-        found = []
-        for path in sorted(self.log.glob("*.json")):
-            told = json.loads(path.read_text().splitlines()[0])["commitInfo"]
-            found.append(told.get("engineInfo", told.get("clientVersion", "")).partition("/")[0])
-        return found
-
-    def numbers(self) -> list[int]:
-        """The rows, which Spark, delta-rs and DuckDB must find alike."""
-        spark = sorted(row[0] for row in self.session.read.format("delta").load(str(self.folder)).collect())
-        rust = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(self.folder)))
-        assert pa.table(rust.execute("SELECT n FROM t ORDER BY n"))["n"].to_pylist() == spark
-        with engine() as duck:
-            found = duck.execute(f"SELECT n FROM delta_scan('{self.folder}') ORDER BY n").fetchall()
-        assert [row[0] for row in found] == spark
-        return spark
-
-    def is_sound(self) -> None:
-        """The newest version's checksum is what the log comes to, as Delta counts it."""
-        jvm: Any = self.session.sparkContext._jvm
-        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-        snapshot = self.table._log().unsafeVolatileSnapshot()
-        assert snapshot.checksumOpt().isDefined()
-        assert snapshot.validateChecksum(_module(jvm.scala.collection.immutable, "Map$").empty())
-        told = read_version(str(self.folder))
-        assert told is not None
-        assert told.files == snapshot.numOfFiles()
 
 
 @pytest.fixture
 def written(spark: Spark, tmp_path: Path) -> Written:
     return Written(spark, tmp_path)
+
+
+def test_an_append_says_its_version_and_whether_that_is_durable(written: Written) -> None:
+    written.create()
+    for segment in (1, 2):
+        assert written.append(segment, segment) == segment
+        assert written.table.is_durable(segment)
+    assert written.append(2, 99) == 2, "it has that"
+    assert not written.table.is_durable(2), "whoever has made it"
 
 
 def test_the_files_of_each_version_are_those_that_delta_lists(written: Written) -> None:
@@ -125,138 +67,16 @@ def test_the_files_of_each_version_are_those_that_delta_lists(written: Written) 
     written.append(5, 5)
     written.sql(f"RESTORE TABLE {written.name} TO VERSION AS OF 3")
     written.append(6, 6)
-    last, log = written.table.version(), written.table._log()
+    last, log = written.table.version(), written.delta._log()
     assert last == 10
     for version in range(last + 1):
-        none = written.table._none
+        none = written.delta._none
         listed = log.getSnapshotAt(version, none, none, False).allFiles().toJSON().collectAsList()
         told = {(file["path"], json.dumps(file.get("deletionVector"))) for file in map(json.loads, listed)}
         found = logged_files(str(written.folder), version)
         assert found is not None
         assert len(found) == len(told)
         assert {(file["path"], json.dumps(file.get("deletionVector"))) for file in found} == told
-
-
-def test_every_reader_sees_the_appends_and_each_checksum_is_right(written: Written) -> None:
-    written.create()
-    for segment in range(1, 4):
-        assert written.append(segment, segment, 10 * segment) == segment
-        written.is_sound()
-    assert written.engines() == ["Apache-Spark", *["Tidemark"] * 3]
-    assert written.numbers() == [1, 2, 3, 10, 20, 30]
-    assert written.append(3, 99) == 3, "it has that"
-    assert not written.table.is_durable(3), "whoever has made it"
-    assert written.table.version() == 3
-    assert not list(written.log.glob(".*")), "nothing is left in the log"
-    assert {path.suffix for path in written.folder.iterdir()} == {"", ".parquet"}, "and nothing beside it"
-    told = written.sql(f"DESCRIBE HISTORY {written.name}").where("version = 3").first()
-    assert (told["operation"], told["isBlindAppend"], told["readVersion"]) == ("WRITE", True, 2)
-    one = written.sql(f"SELECT n FROM {written.name} WHERE n = 30")
-    assert len(one.inputFiles()) == 1, "the statistics are of use"
-
-
-def test_delta_and_this_process_take_turns(written: Written) -> None:
-    """Whatever Delta commits in between, both know at once what the other one has done."""
-    written.create()
-    written.append(1, 1, 2)
-    written.sql(f"INSERT INTO {written.name} VALUES (100)")
-    assert written.table.version() == 2
-    assert written.append(2, 3) == 3
-    written.sql(f"ALTER TABLE {written.name} ADD COLUMNS (m INT)")
-    seen: list[set[str]] = []
-    place = written.place(4)
-
-    def placed(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
-        seen.append(set(there))
-        return place(folder, there)
-
-    assert written.table.append(placed, "us", range(3, 4), {}, "{}") == 5
-    assert seen == [{"n", "m"}]
-    written.table.set_transaction("swap", 1)
-    snapshot = written.table.snapshot()
-    assert snapshot is not None
-    assert snapshot.applications == {"us": 3, "after": 2, "swap": 1}
-    written.sql(f"DELETE FROM {written.name} WHERE n = 2")
-    assert written.append(4, 5) == 8
-    written.table.checkpoint()
-    assert written.append(5, 6) == 9
-    written.sql(f"OPTIMIZE {written.name}")
-    assert written.append(6, 7) == 11
-    spark, own = "Apache-Spark", "Tidemark"
-    assert written.engines() == [spark, own, spark, own, spark, own, spark, spark, own, own, spark, own]
-    assert written.table.size() == TableSize(files=2, commits=3)
-    written.is_sound()
-    assert written.numbers() == [1, 3, 4, 5, 6, 7, 100]
-
-
-def test_a_foreign_commit_just_before_is_followed(written: Written) -> None:
-    """An OPTIMIZE, a DELETE and an append of delta-rs, each when the files are placed and not committed."""
-    written.create()
-    for segment in range(1, 4):
-        written.append(segment, segment)
-
-    def meanwhile(foreign: Any, number: int) -> PlaceFiles:
-        place = written.place(number)
-
-        def placed(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
-            foreign()
-            return place(folder, there)
-
-        return placed
-
-    def rust() -> None:
-        deltalake.write_deltalake(
-            str(written.folder), pa.table({"n": pa.array([7], pa.int64())}), mode="append"
-        )
-
-    for segment, foreign in enumerate(
-        (
-            lambda: written.sql(f"OPTIMIZE {written.name}"),
-            lambda: written.sql(f"DELETE FROM {written.name} WHERE n = 2"),
-            rust,
-        ),
-        start=4,
-    ):
-        version = written.table.version()
-        assert version is not None
-        assert (
-            written.table.append(
-                meanwhile(foreign, 10 * segment), "us", range(10 * segment, 10 * segment + 1), {}, "{}"
-            )
-            == version + 2
-        )
-        assert written.append(10 * segment + 1, segment) == version + 3, "and it continues"
-    assert written.numbers() == [1, 3, 4, 5, 6, 7, 40, 50, 60]
-    written.is_sound()
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        "ALTER TABLE {name} ADD COLUMNS (m INT)",
-        pytest.param(
-            "ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
-            marks=pytest.mark.full,
-        ),
-    ],
-)
-def test_a_foreign_change_of_the_table_gives_the_append_up(written: Written, foreign: str) -> None:
-    written.create()
-    written.append(1, 1)
-    place = written.place(2)
-
-    def meanwhile(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
-        written.sql(foreign.format(name=written.name))
-        return place(folder, there)
-
-    with pytest.raises(
-        Conflict, match=r"another writer has changed its (metaData|protocol), in version 2 of "
-    ):
-        written.table.append(meanwhile, "us", range(2, 3), {}, "{}")
-    assert written.numbers() == [1]
-    assert written.append(2, 3) == 3
-    assert written.numbers() == [1, 3]
-    written.is_sound()
 
 
 @pytest.mark.parametrize("rounds", [7, pytest.param(20, marks=pytest.mark.full)])
@@ -290,7 +110,7 @@ def test_an_append_waits_for_a_commit_of_delta(written: Written) -> None:
     """Delta looks whether a version is free, and takes it a moment later."""
     written.create()
     written.append(1, 1)
-    lock = written.table._log().snapshotLock()
+    lock = written.delta._log().snapshotLock()
     lock.lock()
     try:
         with ThreadPoolExecutor(1) as thread:
@@ -310,7 +130,7 @@ def test_a_lock_that_delta_no_longer_has_is_not_kept(
 ) -> None:
     written.create()
     written.append(1, 1)
-    old: Any = written.table._log().snapshotLock()
+    old: Any = written.delta._log().snapshotLock()
     jvm: Any = written.session.sparkContext._jvm
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     later = time.monotonic() + 61.0
