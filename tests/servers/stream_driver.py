@@ -9,7 +9,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ _LOOK_EVERY_S: Final = 0.2
 
 @dataclass(frozen=True)
 class Streaming:
-    """What a driver does. `once`: it reads what there is, and ends. `folder` has its log and its output."""
+    """What a driver does. `folder` has its log and its output."""
 
     master: str
     conf: Mapping[str, str]
@@ -34,7 +34,6 @@ class Streaming:
     folder: str
     journal: str
     table: str
-    once: bool = False
 
     @property
     def out(self) -> str:
@@ -56,9 +55,9 @@ class StreamDriver:
         Path(streaming.folder).mkdir(parents=True, exist_ok=True)
         _archive(Path(streaming.folder, "tidemark.zip"))
 
-    def start(self, *, once: bool = False) -> None:
+    def start(self) -> None:
         """Starts it, and waits for nothing."""
-        told = json.dumps(asdict(replace(self.streaming, once=once)))
+        told = json.dumps(asdict(self.streaming))
         with Path(self.streaming.folder, "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", __name__, told],
@@ -76,12 +75,6 @@ class StreamDriver:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def finish(self) -> int:
-        """Has a driver read what there is; its exit code."""
-        self.start(once=True)
-        assert self._process is not None
-        return self._process.wait()
 
     def last_words(self) -> str:
         """The end of its log."""
@@ -123,8 +116,6 @@ def main() -> None:
     writing = changes.writeStream.format("delta").option(
         "checkpointLocation", f"{streaming.folder}/checkpoint"
     )
-    if streaming.once:
-        writing = writing.trigger(availableNow=True)
     try:
         writing.start(streaming.out).awaitTermination()
     finally:

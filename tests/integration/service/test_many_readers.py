@@ -1,4 +1,4 @@
-"""A hundred readers of one relay each have each change once, though they stall or die and the primary changes."""
+"""Many readers of one relay each have each change once, though they stall or die and the primary changes."""
 
 import asyncio
 import json
@@ -21,7 +21,6 @@ from tests.servers.awaiting import WITHIN_S
 from tests.servers.mysql import MysqlFactory
 from tests.servers.web import Web, web
 
-READERS = 100
 HALF = 150  # transactions before the primary goes, and after
 LAST = 2 * HALF
 
@@ -100,8 +99,8 @@ class Crowd:
     readers: list[Reader] = field(default_factory=list)
     tasks: list[asyncio.Task[object]] = field(default_factory=list)
 
-    def begin(self, relay: Web, other: Web, places: list[str]) -> None:
-        for number in range(READERS):
+    def begin(self, count: int, relay: Web, other: Web, places: list[str]) -> None:
+        for number in range(count):
             reader = Reader(self.some.choice(places))
             self.readers.append(reader)
             self.tasks.append(asyncio.create_task(self._way(number, reader, relay, other)))
@@ -123,9 +122,9 @@ class Crowd:
                 yield f"{number}: from {first}, {len(reader.rows)} rows, {gaps[:3]}"
 
 
-@pytest.mark.full
-async def test_each_of_a_hundred_readers_has_each_change_once_over_a_failover(
-    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("readers", [10, pytest.param(100, marks=pytest.mark.full)])
+async def test_each_of_many_readers_has_each_change_once_over_a_failover(
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: int
 ) -> None:
     monkeypatch.setattr(failover, "SERVERS_EVERY_S", 0.05)
     monkeypatch.setattr(judgement, "COMMITTING_S", 0.2)
@@ -148,7 +147,9 @@ async def test_each_of_a_hundred_readers_has_each_change_once_over_a_failover(
         middle = primary.executed()
         await asyncio.to_thread(write, primary, HALF // 2 + 1, HALF - 10)
         await service.caught_up(primary)
-        crowd.begin(relay, other, ["earliest", "0", "20", str(HALF // 2), middle, primary.executed()])
+        crowd.begin(
+            readers, relay, other, ["earliest", "0", "20", str(HALF // 2), middle, primary.executed()]
+        )
         await asyncio.to_thread(write, primary, HALF - 9, HALF)
         caught_up(primary, second)
         primary.stop()

@@ -195,7 +195,6 @@ def test_what_is_between_two_places_is_read_once(shop: Shop) -> None:
     assert [tuple(row) for row in shop.load(chosen, through=1).collect()] == [(1, "c")]
 
 
-@pytest.mark.full
 async def test_a_journal_that_spark_cannot_reach_is_read_through_the_service(
     tmp_path: Path, spark: Spark
 ) -> None:
