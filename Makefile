@@ -80,6 +80,10 @@ test: checked ## Lint, then run every test but the long ones
 test-full: checked ## Lint, then run every test
 	@$(PYTEST) --hypothesis-profile=further
 
+.PHONY: conformance
+conformance: setup-tests ## Hold commits to Delta against a pair that isn't the pinned one (PYSPARK=4.2.1 DELTA=4.4.1)
+	@$(PY) -m deploy.toolchain.spark_pair $(PYSPARK) $(DELTA)
+
 .PHONY: site
 site: setup ## Build the docs as a site, in build/site; a broken link fails it
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --config-file deploy/site/mkdocs.yml

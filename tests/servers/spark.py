@@ -5,12 +5,14 @@ A module that starts Sparks of its own, or whose service does, asks for `spark_s
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from actors.lake import spark_session
 from actors.lake.spark_session import Spark
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.spark_pair import given_pair
 from pipeline.config.settings import SparkSettings
 
 __all__ = ["quick", "quick_java", "shared_spark", "spark", "spark_settings", "toml"]
@@ -88,11 +90,19 @@ class SharedSpark:
 
 @pytest.fixture(scope="session")
 def shared_spark(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
-    """The modules' Spark, on this machine's cores, with the jars of `make setup-tests`. It isn't started yet."""
+    """The modules' Spark, on this machine's cores, with the jars of `make setup-tests`. It isn't started yet.
+
+    With `make conformance` it is the pair that this names.
+    """
     assert parts.s3 is not None, "the jars for S3 aren't here yet: run `make setup-tests`"
-    shared = SharedSpark(SparkSettings(jars=(*parts.jars, parts.s3), conf=quick(parts)), tmp_path_factory)
-    yield shared
-    shared.end()
+    jars: tuple[Path, ...] = (*parts.jars, parts.s3)
+    with pytest.MonkeyPatch.context() as patched:
+        if (pair := given_pair()) is not None:
+            jars = (pair[0],)
+            patched.setattr(spark_session, "DELTA_VERSION", pair[1])
+        shared = SharedSpark(SparkSettings(jars=jars, conf=quick(parts)), tmp_path_factory)
+        yield shared
+        shared.end()
 
 
 @pytest.fixture(scope="module")
