@@ -1,4 +1,4 @@
-"""A stream of a real service's journal on a cluster of two workers, while everything is killed again and again."""
+"""A stream of a real service's journal, while everything is killed again and again; at length, on two workers."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ import pytest
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.ports import take_port
 from tests.integration.service.test_run import configuration
 from tests.servers.at_work import at_work
 from tests.servers.duckdb_engine import engine
@@ -30,20 +31,22 @@ class House:
     """A server that is written to, the service that captures it, and the driver that streams its journal."""
 
     def __init__(
-        self, folder: Path, mysql: MysqlServer, database: str, parts: Parts, cluster: SparkCluster
+        self, folder: Path, mysql: MysqlServer, database: str, parts: Parts, cluster: SparkCluster | None
     ) -> None:
         self.mysql = mysql
         self.database = database
         self.cluster = cluster
         config = configuration(folder, mysql, parts, database, mysql.create_capture_user(database))
-        lines = config.read_text().splitlines(keepends=True)
-        config.write_text("".join(line for line in lines if not line.startswith(("lake ", "spark "))))
+        # The stream needs no lake, so the service's own Spark is one that can't be reached.
+        lines = config.read_text().splitlines()
+        spark = [place for place, line in enumerate(lines) if line.startswith("spark ")]
+        lines[spark[0]] = f'spark = {{ master = "sc://127.0.0.1:{take_port()}" }}'
+        config.write_text("\n".join(lines))
         self.service = Service(config, folder / "journal", folder / "log")
-        jars = tuple(map(str, parts.jars))
         streaming = Streaming(
-            cluster.master,
-            {**quick(parts), **cluster.conf},
-            jars,
+            "local[2]" if cluster is None else cluster.master,
+            {**quick(parts), **({} if cluster is None else cluster.conf)},
+            tuple(map(str, parts.jars)),
             str(folder / "stream"),
             str(folder / "journal"),
             f"{database}.counts",
@@ -74,18 +77,18 @@ class House:
             time.sleep(LOOK_EVERY_S)
 
     def kill(self, number: int) -> None:
-        """Kills all executors, the service or the driver, in turns."""
-        match number % 3:
+        """Kills the service, the driver, or all executors of a cluster, in turns."""
+        match number % (2 if self.cluster is None else 3):
             case 0:
-                for executor in self.cluster.executors:
-                    with suppress(ProcessLookupError):
-                        os.kill(executor, signal.SIGKILL)
-            case 1:
                 self.service.kill()
-                self.service.start()
-            case _:
+                self.service.start("/livez")
+            case 1:
                 self.driver.kill()
                 self.driver.start()
+            case _:
+                for executor in () if self.cluster is None else self.cluster.executors:
+                    with suppress(ProcessLookupError):
+                        os.kill(executor, signal.SIGKILL)
 
     def until_all_arrived(self, rows: int) -> None:
         """Waits until so many have come through the journal and the stream, or more."""
@@ -106,24 +109,29 @@ class House:
 
 @pytest.fixture
 def house(
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     mysql: MysqlServer,
     database: str,
     parts: Parts,
-    spark_cluster: SparkCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[House]:
+    cluster = request.getfixturevalue("spark_cluster") if request.param == "cluster" else None
     monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
     monkeypatch.setenv("TIDEMARK__SNAPSHOT__MODE", "no_data")
     mysql.sql("CREATE TABLE counts (id INT PRIMARY KEY, n INT NOT NULL)", database=database)
-    made = House(tmp_path, mysql, database, parts, spark_cluster)
-    made.service.start()
+    made = House(tmp_path, mysql, database, parts, cluster)
+    made.service.start("/livez")
     yield made
     made.driver.kill()
     made.service.kill()
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("house", "kills"),
+    [("local", 2), pytest.param("cluster", 30, marks=pytest.mark.full)],
+    indirect=["house"],
+)
 def test_each_change_arrives_once_whatever_is_killed(house: House, kills: int) -> None:
     with at_work([house.write]) as written:
         house.driver.start()
