@@ -480,7 +480,7 @@ def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
 
 
 def the_topics_begin_where_the_journal_was_told(patch: Patch) -> None:
-    patch.setattr(kafka_sink, "_checked_position", lambda found: KafkaPosition(found.journal.joined))
+    patch.setattr(kafka_sink, "_checked_position", lambda _, found: KafkaPosition(found.journal.joined))
 
 
 def a_topic_that_is_set_aside_is_sent_to(patch: Patch) -> None:

@@ -160,7 +160,7 @@ async def test_a_registry_that_fails_for_one_schema_is_that_topics_trouble(
         pytest.param(Failure(200, b'{"id": true}'), "gives no id", id="true"),
         pytest.param(Failure(200, b'{"id": 2147483648}'), "gives no id", id="large"),
         pytest.param(Failure(200, b"[" * 100_000), "no schema registry", id="deep"),
-        pytest.param(Failure(200, b" " * 2000), "more than 1000 bytes", id="endless"),
+        pytest.param(Failure(200, b" " * 200_000), "more than 100000 bytes", id="endless"),
         pytest.param(Failure(200, b"\xff"), "no schema registry", id="no UTF-8"),
         pytest.param(Failure(500, b"pr\xe9paration"), "500", id="an error in Latin 1"),
         pytest.param(Failure(302, b"", {"Location": "/subjects"}), "302", id="led elsewhere"),
@@ -178,7 +178,7 @@ async def test_whatever_it_answers_for_one_schema_is_that_topics_trouble(
 ) -> None:
     monkeypatch.setattr(registries, "_PAUSES", Backoff(0.0, 0.0))
     if failure is not None and failure.body.isspace():
-        monkeypatch.setattr(registries, "_MOST_BYTES", 1000)
+        monkeypatch.setattr(registries, "_MOST_BYTES", 100_000)
     certificate(tmp_path, "127.0.0.1")
     async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
         registry = let_in(opened.url, tmp_path)
