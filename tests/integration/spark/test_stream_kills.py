@@ -129,7 +129,7 @@ def house(
 
 @pytest.mark.parametrize(
     ("house", "kills"),
-    [("local", 2), pytest.param("cluster", 30, marks=pytest.mark.full)],
+    [pytest.param("local", 2, marks=pytest.mark.full), pytest.param("cluster", 30, marks=pytest.mark.full)],
     indirect=["house"],
 )
 def test_each_change_arrives_once_whatever_is_killed(house: House, kills: int) -> None:
