@@ -5,12 +5,13 @@ No reader waits for it: the live view is right with it and without it. A generat
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
 `pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
 there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so
-every second turn is a comparison's, if one is due. A comparison reads all changes that aren't merged and each file that
-isn't compacted. So in its turn the table is merged and compacted first where that is due. Among thousands of small
-files the comparison takes minutes, in which as many come again. A merge reads the keys of the whole mirror. So it comes
-after a comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge. Work that
-was given up, because another writer committed meanwhile or because the mirror's columns have to come first, is tried
-again after a pause. Work that failed pauses longer each time.
+every second turn is a comparison's, if one is due. One that many bytes make due leaves most of the time to the other
+work (`pipeline.lake.verification.runs`). A comparison reads all changes that aren't merged and each file that isn't
+compacted. So in its turn the table is merged and compacted first where that is due. Among thousands of small files the
+comparison takes minutes, in which as many come again. A merge reads the keys of the whole mirror. So it comes after a
+comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge. Work that was
+given up, because another writer committed meanwhile or because the mirror's columns have to come first, is tried again
+after a pause. Work that failed pauses longer each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
@@ -353,7 +354,8 @@ def work_done(
         case MaintainTable(chore, before):
             return _record_chore(background, chore, before, now, size)
         case VerifyRows(table, rows=rows, bytes=bytes_):
-            known = background.verified.compared(table, rows, under_way.began, judgements, bytes_)
+            began = under_way.began
+            known = background.verified.compared(table, rows, began, judgements, bytes_, now - began)
             return replace(background, verified=known)
         case _:
             assert_never(work)

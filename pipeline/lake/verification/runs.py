@@ -54,6 +54,11 @@ ROWS_AT_ONCE: Final = 16_000_000
 BYTES_AT_ONCE: Final = 2 << 30
 LONGEST_RUN_WAIT_S: Final = 600.0
 
+# From the beginning of a comparison to that of the next one that bytes make due: so many times what it took. So it
+# leaves most of the time to the other work. What lies beside the lake by then came within that time, or within
+# LONGEST_RUN_WAIT_S if that's shorter, and while the next comparison waits for its turn and runs.
+_TIMES_TAKEN: Final = 4
+
 # So often the keys of a batch to repair are tried, with these pauses. Then the repair ends.
 MOST_FINDINGS_TRIES: Final = 5
 _FINDINGS_BACKOFF: Final = Backoff(1.0, 60.0)
@@ -126,12 +131,14 @@ class Judgement:
 class PendingRows:
     """Rows of a table that lie beside the lake to be compared, and when (s) the first of them came.
 
-    `bytes`: of the journal's files that brought them.
+    `bytes`: of the journal's files that brought them. `took`: how long (s) the comparison took that began at `since`; 0
+    if there was none.
     """
 
     rows: int
     since: float
     bytes: int = 0
+    took: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +171,24 @@ class Comparisons:
         known = self.pending.get(table)
         waiting = PendingRows(rows, now, bytes_)
         if known is not None:
-            waiting = PendingRows(known.rows + rows, known.since, known.bytes + bytes_)
+            waiting = replace(known, rows=known.rows + rows, bytes=known.bytes + bytes_)
         return replace(self, pending={**self.pending, table: waiting})
 
     def compared(
-        self, table: TableId, rows: int, began: float, judgements: Iterable[Judgement], bytes_: int = 0
+        self,
+        table: TableId,
+        rows: int,
+        began: float,
+        judgements: Iterable[Judgement],
+        bytes_: int = 0,
+        took: float = 0.0,
     ) -> "Comparisons":
-        """Returns it after a comparison that `began` (s) with so many rows, from files with so many bytes."""
+        """Returns it after a comparison that `began` (s) with so many rows, from files with so many bytes, and `took`
+        so long (s)."""
         pending = {other: waiting for other, waiting in self.pending.items() if other != table}
         waited = self.pending.get(table)
         if waited is not None and waited.rows > rows:
-            pending[table] = PendingRows(waited.rows - rows, began, waited.bytes - bytes_)
+            pending[table] = PendingRows(waited.rows - rows, began, waited.bytes - bytes_, took)
         judged = {**self.judged, **{(each.run, each.table): each for each in judgements}}
         return replace(self, pending=pending, judged=judged)
 
@@ -275,8 +289,11 @@ def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | No
         return float("-inf")
     if pending is None or not pending.rows:
         return None
-    many = pending.rows >= ROWS_AT_ONCE or pending.bytes >= BYTES_AT_ONCE
-    return float("-inf") if many else pending.since + LONGEST_RUN_WAIT_S
+    if pending.rows >= ROWS_AT_ONCE:
+        return float("-inf")
+    many = pending.bytes >= BYTES_AT_ONCE
+    wait = min(_TIMES_TAKEN * pending.took, LONGEST_RUN_WAIT_S) if many else LONGEST_RUN_WAIT_S
+    return pending.since + wait
 
 
 def _runs(

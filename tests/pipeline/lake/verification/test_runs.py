@@ -1,6 +1,7 @@
 """Verifications in the lake: what is to be compared, when, and what is known of it."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -167,7 +168,11 @@ def test_a_result_comes_with_the_one_of_its_repair() -> None:
         (PendingRows(1, 5.0), False, 5.0 + LONGEST_RUN_WAIT_S),
         (PendingRows(ROWS_AT_ONCE, 5.0), False, -math.inf),
         (PendingRows(1, 5.0, BYTES_AT_ONCE - 1), False, 5.0 + LONGEST_RUN_WAIT_S),
-        (PendingRows(1, 5.0, BYTES_AT_ONCE), False, -math.inf),
+        (PendingRows(1, 5.0, BYTES_AT_ONCE - 1, 9.0), False, 5.0 + LONGEST_RUN_WAIT_S),
+        (PendingRows(1, 5.0, BYTES_AT_ONCE), False, 5.0),
+        (PendingRows(1, 5.0, BYTES_AT_ONCE, 9.0), False, 5.0 + 4 * 9.0),
+        (PendingRows(1, 5.0, BYTES_AT_ONCE, LONGEST_RUN_WAIT_S), False, 5.0 + LONGEST_RUN_WAIT_S),
+        (PendingRows(ROWS_AT_ONCE, 5.0, BYTES_AT_ONCE, 9.0), False, -math.inf),
         (PendingRows(1, 5.0), True, -math.inf),
     ],
 )
@@ -180,8 +185,9 @@ def test_rows_are_compared_many_at_once(
 def test_what_came_during_a_comparison_waits_for_the_next_one() -> None:
     waiting = Comparisons().with_rows(ID, 5, 1.0, 50).with_rows(ID, 2, 2.0, 30)
     assert waiting.pending[ID] == PendingRows(7, 1.0, 80)
-    after = waiting.compared(ID, 5, 1.5, [EQUAL], 50)
-    assert after.pending[ID] == PendingRows(2, 1.5, 30)
+    after = waiting.compared(ID, 5, 1.5, [EQUAL], 50, 9.0)
+    assert after.pending[ID] == PendingRows(2, 1.5, 30, 9.0)
+    assert after.with_rows(ID, 1, 20.0, 5).pending[ID] == PendingRows(3, 1.5, 35, 9.0)
     assert after.unjudged([RUN], ID) == ()
     assert after.only([]).judged == {}
     assert after.only([RUN]) is after
@@ -199,7 +205,34 @@ def test_few_rows_of_many_bytes_are_compared_at_once() -> None:
     assert isinstance(work, VerifyRows)
     background = files_delivered(background, ID, HAD, HAD, read_rows(3), 11.0)
     background = work_done(background, TableSize(), 12.0)
-    assert background.verified.pending[ID] == PendingRows(3, 10.0, 10)
+    assert background.verified.pending[ID] == PendingRows(3, 10.0, 10, 2.0)
+
+
+def test_comparisons_of_many_bytes_leave_merges_most_of_the_time() -> None:
+    """Each takes a minute, in which the bytes of another one come. A merge takes a second, and is always due."""
+    items = LakeTableState(ITEMS, generation=0, pending=5)
+    lake = replace(
+        lake_of(RUN),
+        tables={ID: HAD, ITEMS.table: items},
+        mirrors={ID: Ready(0), ITEMS.table: Ready(0)},
+        settings=LakeSettings("lake", merge_after_s=0.0),
+    )
+    background = tables_met(Background(), {ID: HAD, ITEMS.table: items}, {}, 0.0)
+    [piece] = read_rows(3).verified
+    many = Pieces(verified=(replace(piece, bytes=BYTES_AT_ONCE),))
+    background = files_delivered(background, ID, HAD, HAD, many, 0.0)
+    now, spent = 0.0, Counter[str]()
+    while now < 1000.0:
+        background, work = next_work(background, lake, 5, "position", now)
+        assert work is not None
+        took = 60.0 if isinstance(work, VerifyRows) else 1.0
+        if isinstance(work, VerifyRows):
+            background = files_delivered(background, ID, HAD, HAD, many, now + took)
+        now, spent = now + took, spent + Counter({work.kind: round(took)})
+        background = work_done(background, TableSize(), now)
+        background = background.mirroring(ITEMS.table, Mirrored(MirrorPosition(0, 5), 5, now))
+    assert spent["merge"] > 2 * spent["verify"]
+    assert spent["verify"] >= 240, "and a comparison waits no longer"
 
 
 def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> None:
