@@ -57,7 +57,7 @@ from pipeline.snapshot.checkpoint import Ready
 from tests.servers.service import Running, running
 
 ELEVEN: Final = TableId(DATABASE, TABLE)
-JVM_MEMORY: Final = "2g"
+JVM_MEMORY: Final = SparkSettings().driver_memory
 _LOOK_EVERY_S: Final = 0.05
 _READY: Final = Ready.wire
 # After this nobody waits any longer.
