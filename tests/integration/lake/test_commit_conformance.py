@@ -153,7 +153,9 @@ def connected(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield opener
 
 
-@pytest.fixture(params=list(Way))
+@pytest.fixture(
+    params=[Way.OWN, *(pytest.param(way, marks=pytest.mark.full) for way in (Way.DELTA, Way.CONNECT))]
+)
 def written(
     request: pytest.FixtureRequest,
     spark: Spark,

@@ -826,7 +826,7 @@ def test_a_power_cut_after_a_swap_does_not_take_the_mirror(
     assert lost_of_lake(power, delivery) == []
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
@@ -1029,7 +1029,9 @@ PAIRS = schema("pairs", Column("id", INT, False), Column("a", TEXT, True), Colum
 SWAPPED = replace(PAIRS, columns=(PAIRS.columns[0], PAIRS.columns[2], PAIRS.columns[1]))
 
 
-@pytest.mark.parametrize("what", ["few", "many", "complete"])
+@pytest.mark.parametrize(
+    "what", ["few", *(pytest.param(what, marks=pytest.mark.full) for what in ("many", "complete"))]
+)
 def test_what_is_merged_between_the_two_tables_changes_of_columns_keeps_its_columns(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -1099,7 +1101,7 @@ def bring_changes_behind_columns(delivery: Delivery, monkeypatch: pytest.MonkeyP
     return shorter
 
 
-@pytest.mark.parametrize("what", ["merge", "complete"])
+@pytest.mark.parametrize("what", [pytest.param("merge", marks=pytest.mark.full), "complete"])
 def test_changes_that_come_behind_columns_which_the_mirror_lacks_wait_for_these(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -1180,7 +1182,7 @@ def test_a_table_that_was_emptied_is_empty_at_once(delivery: Delivery) -> None:
     assert rows(delivery.tier(orders, Tier.MIRROR)) == [(2, "c")]
 
 
-@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("emptied", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_generation_that_leaves_its_table_leaves_how_far_all_tables_are(
     delivery: Delivery, *, emptied: bool
 ) -> None:

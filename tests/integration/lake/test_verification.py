@@ -424,6 +424,7 @@ def test_a_verification_with_the_id_of_an_earlier_one_has_a_result_of_its_own(
     verified.history.store.close()
 
 
+@pytest.mark.full
 def test_old_results_and_findings_go_except_those_of_known_verifications(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -766,7 +767,9 @@ def test_spark_reads_both_sides_where_only_it_can(
     assert compared == [None, (1, 1), None, None]
 
 
-@pytest.mark.parametrize("at", [pytest.param(4, id="size"), pytest.param(-1, id="checksum")])
+@pytest.mark.parametrize(
+    "at", [pytest.param(4, id="size"), pytest.param(-1, id="checksum", marks=pytest.mark.full)]
+)
 def test_a_mirror_that_no_reader_opens_is_not_equal(narrow: Verified, at: int) -> None:
     """Delta checks the size and the checksum of a deletion vector, and refuses the mirror.
 
