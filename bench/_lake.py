@@ -185,7 +185,7 @@ def _settings(order: Order) -> Settings:
         TableFilter((order.tables,)),
         source(order.port),
         JournalSettings(f"{order.folder}/journal"),
-        LakeSettings(order.lake, merge_rows=order.merge_rows, merge_after_s=order.merge_after_s),
+        LakeSettings(order.lake, order.merge_rows, order.merge_after_s, merge_share=1.0),
         SnapshotSettings(mode=SnapshotMode.NO_DATA),
         spark=SparkSettings(jars=_jars(order), driver_memory=JVM_MEMORY),
         kafka=topics(order.brokers, order.topics) if order.brokers else None,

@@ -205,17 +205,18 @@ class JournalSettings:
 class LakeSettings:
     """`path`: the folder of all lake tables, a local one or any URI that Spark can write to.
 
-    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. A lake table
-    is compacted after `compact_files` (0: never). A changelog is kept for `keep_changelog_hours` (0: for good), and a
-    file that no newest version has for `vacuum_hours`. A clean stop delivers what is sealed for `drain_s` at most.
-    `rules`: what the lake keeps of tables that differ from the default. The first matching rule holds. `types`: which
-    columns it has in other types than the usual ones. `catalog`: the catalog of Spark that has each table's live view
-    as a view.
+    A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. It's older
+    where merges would take more than `merge_share` of the time. A lake table is compacted after `compact_files` (0:
+    never). A changelog is kept for `keep_changelog_hours` (0: for good), and a file that no newest version has for
+    `vacuum_hours`. A clean stop delivers what is sealed for `drain_s` at most. `rules`: what the lake keeps of tables
+    that differ from the default. The first matching rule holds. `types`: which columns it has in other types than the
+    usual ones. `catalog`: the catalog of Spark that has each table's live view as a view.
     """
 
     path: str = field(metadata={"location": True})
     merge_rows: int = field(default=1_000_000, metadata={"least": 1})
     merge_after_s: float = field(default=300.0, metadata={"least": 0})
+    merge_share: float = field(default=0.1, metadata={"least": 0.001, "most": 1})
     compact_files: int = field(default=500, metadata={"least": 0})
     keep_changelog_hours: float = field(default=0.0, metadata={"least": 0})
     vacuum_hours: float = field(default=168.0, metadata={"least": 1})

@@ -2,16 +2,16 @@
 compares rows with the source's.
 
 No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
-becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
-`pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
-there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so
-every second turn is a comparison's, if one is due. One that many bytes make due leaves most of the time to the other
-work (`pipeline.lake.verification.runs`). A comparison reads all changes that aren't merged and each file that isn't
-compacted. So in its turn the table is merged and compacted first where that is due. Among thousands of small files the
-comparison takes minutes, in which as many come again. A merge reads the keys of the whole mirror. So it comes after a
-comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge. Work that was
-given up, because another writer committed meanwhile or because the mirror's columns have to come first, is tried again
-after a pause. Work that failed pauses longer each time.
+becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones: how old follows
+what merges cost (`merge_ages`). `pipeline.lake.maintenance` defines when the rest is due. The work that has been due
+for the longest comes first. So if there is more to do than time, all of it comes late and none of it starves. Somebody
+may wait for a verification, so every second turn is a comparison's, if one is due. One that many bytes make due leaves
+most of the time to the other work (`pipeline.lake.verification.runs`). A comparison reads all changes that aren't
+merged and each file that isn't compacted. So in its turn the table is merged and compacted first where that is due.
+Among thousands of small files the comparison takes minutes, in which as many come again. A merge reads the keys of the
+whole mirror. So it comes after a comparison of far more rows than it would merge. Maintenance of a mirror never runs
+during its merge. Work that was given up, because another writer committed meanwhile or because the mirror's columns
+have to come first, is tried again after a pause. Work that failed pauses longer each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
@@ -48,11 +48,15 @@ _LONGEST_REST_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """A mirror: where it is, how many changes it hasn't merged, and when (s) the first of these came."""
+    """A mirror: where it is, how many changes it hasn't merged, and when (s) the first of these came.
+
+    `merge_s`: how long its last merge took, 0 before the first one since the start.
+    """
 
     reached: MirrorPosition
     pending: int
     since: float
+    merge_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +317,7 @@ def files_delivered(
     has_mirror = after.generation is not None
     pending = mirrored.pending + sum(piece.rows for piece in pieces.changes) if has_mirror else 0
     since = mirrored.since if mirrored.pending else now
-    background = background.mirroring(table, Mirrored(reached, pending, since))
+    background = background.mirroring(table, Mirrored(reached, pending, since, mirrored.merge_s))
     read = sum(piece.rows for piece in pieces.verified)
     read_bytes = sum(piece.bytes for piece in pieces.verified)
     background = replace(background, verified=background.verified.with_rows(table, read, now, read_bytes))
@@ -456,13 +460,28 @@ def mergeable_tables(background: Background, lake: LakeTables) -> list[tuple[Tab
     ]
 
 
+def merge_ages(merges_s: Sequence[float], least: float, share: float) -> list[float]:
+    """Returns how old (s) the oldest change of each mirror is when it's merged, by what its last merge took.
+
+    It's `least`, or more where merges would take more than this `share` of the time. Let d be what a mirror's merge
+    takes, and T its age. Its readers pay for changes in proportion to T, and d / T is its part of the time. Of all ages
+    for which these parts add up to the share, T = sqrt(d) * (the sum of all sqrt(d)) / share has the least sum.
+    """
+    roots = [math.sqrt(seconds) for seconds in merges_s]
+    each = sum(roots) / share
+    return [max(least, root * each) for root in roots]
+
+
 def _due_at(background: Background, lake: LakeTables) -> dict[Due, float]:
     """Returns when (s) each piece of work is or will be due."""
     settings = lake.settings
     at: dict[Due, float] = {CompletionDue(table): -math.inf for table in completable_tables(background, lake)}
-    for table, mirrored in mergeable_tables(background, lake):
+    mergeable = mergeable_tables(background, lake)
+    merges_s = [mirrored.merge_s for _, mirrored in mergeable]
+    ages = merge_ages(merges_s, settings.merge_after_s, settings.merge_share)
+    for (table, mirrored), age in zip(mergeable, ages, strict=True):
         full = mirrored.pending >= settings.merge_rows
-        at[MergeDue(table)] = -math.inf if full else mirrored.since + settings.merge_after_s
+        at[MergeDue(table)] = -math.inf if full else mirrored.since + age
     policy = Policy(settings.compact_files, settings.merge_rows)
     for kept in background.kept.values():
         if not lake.stopped(kept.table):
@@ -552,7 +571,9 @@ def _record_merge(
 ) -> Background:
     mirrored = background.mirrored[work.table]
     reached = replace(mirrored.reached, merged=work.through)
-    background = background.mirroring(work.table, Mirrored(reached, mirrored.pending - work.changes, began))
+    merge_s = now - began if isinstance(work, MergeMirror) else mirrored.merge_s
+    mirrored = Mirrored(reached, mirrored.pending - work.changes, began, merge_s)
+    background = background.mirroring(work.table, mirrored)
     kept = background.kept.get((work.table, Tier.MIRROR))
     if kept is None:
         kept = maintenance.found_table(work.table, Tier.MIRROR, size, now, reached.merged)

@@ -302,7 +302,7 @@ class Player:
         settings = replace(settings, tables=TableFilter(patterns))
         if self.spark:
             assert settings.lake is not None
-            lake = replace(settings.lake, merge_after_s=1.0, catalog=_CATALOG)
+            lake = replace(settings.lake, merge_after_s=1.0, merge_share=1.0, catalog=_CATALOG)
             # Slowly, so that a mirror takes several batches to be filled, and readers could see it.
             snapshot = replace(settings.snapshot, rows_per_s=_LAKE_ROWS_PER_S)
             settings = replace(settings, lake=lake, spark=self.spark, snapshot=snapshot)

@@ -1,8 +1,11 @@
 """What is begun beside the batches, and what rests."""
 
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers
@@ -16,6 +19,7 @@ from pipeline.lake.background import (
     background_due_at,
     completable_tables,
     files_delivered,
+    merge_ages,
     mergeable_tables,
     next_work,
     tables_met,
@@ -70,6 +74,51 @@ def test_few_changes_are_merged_when_the_oldest_is_old() -> None:
     assert work is not None
     assert work.due == MergeDue(ID)
     assert background_due_at(background, lake) is None, "it's under way"
+
+
+SECONDS = st.lists(st.floats(0.0, 1e5), max_size=40)
+
+
+@given(SECONDS, st.floats(0.1, 1e4), st.floats(0.001, 1.0))
+@example([60.0, *([0.3] * 50)], 300.0, 0.1)
+def test_merges_take_their_share_of_the_time_at_most(
+    merges_s: list[float], least: float, share: float
+) -> None:
+    ages = merge_ages(merges_s, least, share)
+    assert all(age >= least for age in ages)
+    assert math.fsum(map(float.__truediv__, merges_s, ages)) <= share * (1 + 1e-9)
+
+
+@given(SECONDS, st.floats(0.1, 1e4), st.floats(0.001, 1.0))
+def test_what_costs_no_more_is_merged_no_less_often(
+    merges_s: list[float], least: float, share: float
+) -> None:
+    ages = merge_ages(merges_s, least, share)
+    assert sorted(ages) == [age for _, age in sorted(zip(merges_s, ages, strict=True))]
+
+
+def test_a_mirror_alone_waits_for_ten_times_its_last_merge() -> None:
+    """Also if only seconds lie between its merges by the settings. The first one after a start is by age alone."""
+    had = LakeTableState(ORDERS, generation=0, pending=5)
+    lake = lake_of(had, Ready(0), LakeSettings("lake", merge_rows=100, merge_after_s=60.0))
+    background = tables_met(Background(), {ID: had}, {}, 7.0)
+    for began, took, due in ((67.0, 2.0, 127.0), (127.0, 20.0, 327.0), (327.0, 1.0, 387.0)):
+        assert background_due_at(background, lake) == began
+        background, work = next_work(background, lake, 3, "position", began)
+        assert work is not None and work.due == MergeDue(ID)
+        background = delivered(background, had, 5, began + took / 2)
+        background = work_done(background, TableSize(), began + took)
+        background = delivered(background, had, 5, began + took)
+        assert background_due_at(background, lake) == pytest.approx(due)
+    # As many changes as readers are to pay for at most wait for nothing.
+    background = delivered(background, had, 90, 330.0)
+    assert background_due_at(background, lake) == -math.inf
+
+
+def delivered(background: Background, had: LakeTableState, rows: int, now: float) -> Background:
+    """So many changes have come."""
+    changes = Pieces(changes=(Piece(3, 0, "changes", ORDERS, rows, 60, absent=False),))
+    return files_delivered(background, ID, had, had, changes, now)
 
 
 def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
