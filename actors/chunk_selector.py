@@ -260,21 +260,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 limit = max(1, limit // 2)  # the next try has less to do
                 raise
 
-        try:
-            answer: (
-                chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
-            ) = await self._work_on_connection(chunk, str(order.chunk))
-        except StatementOutdated as outdated:
-            log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
-            answer = (
-                chunks.ChunkSchemaChanged(order.chunk, str(outdated))
-                if in_transaction
-                else await self._schema_changed(order, outdated)
-            )
-        except self._endings:
-            raise
-        except (Transient, Definite) as failure:
-            answer = chunks.ChunkFailed(order.chunk, str(failure))
+        what = str(order.chunk)
+        high = partial(self._work_with_retries, partial(self.high, order=order), what)
+        read = partial(self._work_on_connection, chunk, what)
+        answer = await self._carry_out(order, read, None if in_transaction else high)
         await self._answer(answer, order.request.rows_per_s)
 
     async def _read_again(self, order: chunks.ReadByKeys) -> None:
@@ -283,21 +272,39 @@ class ChunkSelector(Actor[ToChunkSelector]):
         The stream needs those of `ReselectRows`, so the coordinator orders them again if they don't come for now.
         """
         again = isinstance(order, chunks.ReselectRows)
-        tries = (FEW_TRIES, FEW_BACKOFF) if again else (TRIES, SELECT_BACKOFF)
+        tries, backoff = (FEW_TRIES, FEW_BACKOFF) if again else (TRIES, SELECT_BACKOFF)
         rows = partial(self._between_watermarks, order=order, select=partial(self._select_by_keys, order))
+        what = str(order.chunk)
+        high = partial(
+            self._work_with_retries, partial(self.high, order=order), what, tries, backoff, waits=False
+        )
+        read = partial(self._work_with_retries, rows, what, tries, backoff, waits=False)
+        await self._answer(await self._carry_out(order, read, high, again=again))
+
+    async def _carry_out(
+        self,
+        order: chunks.ReadChunk | chunks.ReadByKeys,
+        read: Callable[[], Awaitable[chunks.ChunkRead]],
+        high: Callable[[], Awaitable[High]] | None,
+        *,
+        again: bool = False,
+    ) -> chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed:
+        """Returns the answer to an order. What outdates the chunk is in the log before `high`; None in a consistent
+        snapshot.
+
+        `again`: as of ChunkFailed, after a failure that passes.
+        """
         try:
-            answer: (
-                chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
-            ) = await self._work_with_retries(rows, str(order.chunk), *tries, waits=False)
-        except StatementOutdated as outdated:
-            answer = await self._schema_changed(order, outdated)
+            try:
+                return await read()
+            except StatementOutdated as outdated:
+                log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
+                upto = None if high is None else await high()
+                return chunks.ChunkSchemaChanged(order.chunk, str(outdated), upto)
         except self._endings:
             raise
-        except Transient as failure:
-            answer = chunks.ChunkFailed(order.chunk, str(failure), again)
-        except Definite as failure:
-            answer = chunks.ChunkFailed(order.chunk, str(failure))
-        await self._answer(answer)
+        except (Transient, Definite) as failure:
+            return chunks.ChunkFailed(order.chunk, str(failure), again and isinstance(failure, Transient))
 
     async def _answer(
         self,
@@ -314,16 +321,6 @@ class ChunkSelector(Actor[ToChunkSelector]):
         rows = answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0
         self._watch.carried_out(rows, rows_per_s)
         await self._coordinator.put(answer)
-
-    async def _schema_changed(
-        self, order: chunks.ReadChunk | chunks.ReadByKeys, why: StatementOutdated
-    ) -> chunks.ChunkSchemaChanged | chunks.ChunkFailed:
-        """What outdated the chunk is in the log before `high`."""
-        try:
-            high = await self._work_with_retries(partial(self.high, order=order), str(order.chunk))
-        except Definite as failure:
-            return chunks.ChunkFailed(order.chunk, str(failure))
-        return chunks.ChunkSchemaChanged(order.chunk, str(why), high)
 
     async def _work_on_connection(self, work: Callable[[Source], Awaitable[_Answer]], what: str) -> _Answer:
         """Returns the result of the work: in the consistent snapshot's transaction, or on any connection with retries.

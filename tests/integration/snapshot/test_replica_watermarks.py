@@ -27,13 +27,13 @@ from pipeline.messages.chunks import (
     SourceRecovered,
 )
 from pipeline.schema.row_keys import key_tokens
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.snapshot import ChunkId
 from tests.integration.source.test_group_commit import counting, logged, prepare
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
-from tests.servers.selector import bench
+from tests.servers.selector import Bench, bench
 from tests.servers.service import pipeline, running
 from tests.servers.shop import SIZE, TABLES, stocked, writing
 from tests.servers.source import ask, connected_with, settings
@@ -234,12 +234,52 @@ async def test_rows_by_their_keys_do_not_wait_since_their_window_keeps_each_chan
         caught_up(source, server)
         schema = (await running.plan(T)).schema
         server.sql("SET GLOBAL read_only = OFF")
-        keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
-        order = kind(ChunkId("s", T, 1), schema, keys, key_tokens(keys, (0,)), False, GtidSet())
-        await running.order(order)
+        await running.order(row_9(kind, schema))
+        failed = await failure(running)
+    assert failed.again is (kind is ReselectRows) and "takes writes of its own" in failed.reason
+
+
+@pytest.mark.parametrize("kind", [ReselectRows, RepairRows])
+async def test_rows_by_their_keys_do_not_wait_for_the_end_of_a_statement_either(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch, kind: type[ReselectRows | RepairRows]
+) -> None:
+    """The replica has a statement that the stream lacks, and is promoted just before the SELECT finds that."""
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
+    monkeypatch.setattr(chunk_selector, "FEW_BACKOFF", Backoff(0.001, 0.01))
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY, b INT)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    original = ReplicaWatermarks.low
+
+    async def low(self: ReplicaWatermarks, connection: Source) -> GtidSet:
+        seen = await original(self, connection)
+        server.sql("SET GLOBAL read_only = OFF")
+        return seen
+
+    async with bench(source, "d", elsewhere=settings(server, account)) as running:
+        caught_up(source, server)
+        schema = (await running.plan(T)).schema
+        source.sql("ALTER TABLE d.t DROP COLUMN b")
+        caught_up(source, server)
+        monkeypatch.setattr(ReplicaWatermarks, "low", low)
+        await running.order(row_9(kind, schema))
+        failed = await failure(running)
+    assert failed.again is (kind is ReselectRows) and "takes writes of its own" in failed.reason
+
+
+def row_9(kind: type[ReselectRows | RepairRows], schema: TableSchema) -> ReselectRows | RepairRows:
+    """An order to read the row with the key 9."""
+    keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
+    return kind(ChunkId("s", schema.table, 1), schema, keys, key_tokens(keys, (0,)), False, GtidSet())
+
+
+async def failure(running: Bench) -> ChunkFailed:
+    """The next answer to an order, which has failed."""
+    async with asyncio.timeout(WITHIN_S):
         while not isinstance(answer := await running.answer(), ChunkFailed):
             assert isinstance(answer, SourceOverloaded | SourceRecovered)
-    assert answer.again is (kind is ReselectRows) and "takes writes of its own" in answer.reason
+    return answer
 
 
 async def test_a_replica_that_has_become_the_streams_server_has_its_watermarks(
