@@ -35,7 +35,7 @@ from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
-from actors.lake.transaction_log.delta_log import commits_after
+from actors.lake.transaction_log.delta_log import newest_commits
 from actors.lake.verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
@@ -234,9 +234,13 @@ class Lake:
         return -1 if version is None else version
 
     def written_since(self, table: TableId, tier: Tier, version: int) -> WrittenFiles:
-        """Returns what commits after a version have written into a lake table, except deliveries."""
-        deliveries = [self._commits.mark(name) for name in ("changes", "rows")]
-        return written_files(commits_after(location(self._root, table, tier), version), deliveries)
+        """Returns what the commits after a version have written into a lake table, except deliveries.
+
+        Of more than `LOOKED_BACK` commits it reads the newest. Work commits at its end, so its commit is among them.
+        """
+        newest = self.version(table, tier)
+        commits = newest_commits(location(self._root, table, tier), newest, newest - version)
+        return written_files(commits, [self._commits.mark(name) for name in ("changes", "rows")])
 
     def merge(
         self,

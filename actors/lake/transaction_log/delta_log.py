@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -40,8 +39,8 @@ _CHECKPOINT = re.compile(
 _TOLD = ("metaData", "txn")
 # The operations with which somebody sets a table back, to its own older state or to a copy's.
 _SET_BACK = ("RESTORE", "CLONE")
-# How many commits of others may follow one that is looked for.
-_LOOKED_BACK = 64
+# How many commits of others may follow one that is looked for. Each that is read is a request to a store.
+LOOKED_BACK: Final = 64
 
 # So many commits are read at most to list files, and so many bytes of them. More take longer than Delta's own listing.
 MOST_COMMITS_READ: Final = 2_000
@@ -131,7 +130,7 @@ def is_restored(path: str, version: int, applications: str) -> bool:
     It looks back to the newest commit that sets an application whose name begins with `applications`. Raises as
     `read_version`.
     """
-    for actions in _newest_commits(path, version):
+    for actions in newest_commits(path, version):
         if any(action.get("commitInfo", {}).get("operation") in _SET_BACK for action in actions):
             return True
         if any(action.get("txn", {}).get("appId", "").startswith(applications) for action in actions):
@@ -145,7 +144,7 @@ def report_at(path: str, version: int, application: str, reached: int) -> str | 
     Returns None if that commit has none, or if it isn't among the newest ones up to a version. Raises OSError if the
     filesystem does.
     """
-    for actions in _newest_commits(path, version):
+    for actions in newest_commits(path, version):
         marks = {each["txn"]["appId"]: each["txn"]["version"] for each in actions if "txn" in each}
         if marks.get(application) == reached:
             told = (each["commitInfo"].get("userMetadata") for each in actions if "commitInfo" in each)
@@ -153,11 +152,14 @@ def report_at(path: str, version: int, application: str, reached: int) -> str | 
     return None
 
 
-def _newest_commits(path: str, version: int) -> Iterator[list[dict[str, Any]]]:
+def newest_commits(path: str, version: int, most: int = LOOKED_BACK) -> Iterator[list[dict[str, Any]]]:
     """Returns the actions of the newest commits up to a version, the newest first, and none before one that has
-    expired."""
+    expired.
+
+    They are at most `LOOKED_BACK`. Raises as `read_version`.
+    """
     filesystem, root = lake_filesystem(path)
-    for at in range(version, max(-1, version - _LOOKED_BACK), -1):
+    for at in range(version, max(-1, version - min(most, LOOKED_BACK)), -1):
         try:
             lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
         except FileNotFoundError:
@@ -193,15 +195,6 @@ def logged_files(path: str, version: int, is_before: IsBefore | None = None) -> 
         # A commit may remove a file and add it with a deletion vector.
         passed.update(added, (unquote(action["remove"]["path"]) for action in actions if "remove" in action))
     return found
-
-
-def commits_after(path: str, version: int) -> Iterator[list[dict[str, Any]]]:
-    """Returns the actions of each commit that follows a version of the table at a path. Raises as `read_version`."""
-    filesystem, root = lake_filesystem(path)
-    with suppress(FileNotFoundError):
-        for at in count(version + 1):
-            text = _read(filesystem, f"{root}/{LOG}/{at:020d}.json")
-            yield list(map(json.loads, text.splitlines()))
 
 
 def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:

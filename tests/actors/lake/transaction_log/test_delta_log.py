@@ -8,10 +8,11 @@ import pytest
 
 from actors.lake.transaction_log import delta_log
 from actors.lake.transaction_log.delta_log import (
-    commits_after,
+    LOOKED_BACK,
     is_restored,
     last_report,
     logged_files,
+    newest_commits,
     read_version,
     report_at,
 )
@@ -90,7 +91,7 @@ def test_the_report_of_the_commit_with_which_an_application_has_got_somewhere(
     assert found == ["three"] * 4
     assert report_at(table, 3, "changes", 5) is None
     assert report_at(table, 3, "changes", 4) is None
-    monkeypatch.setattr(delta_log, "_LOOKED_BACK", 3)
+    monkeypatch.setattr(delta_log, "LOOKED_BACK", 3)
     assert report_at(table, 3, "changes", 3) is None
     monkeypatch.undo()
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()  # it has expired
@@ -158,13 +159,13 @@ def test_files_are_not_listed_by_too_many_commits_or_without_one(
     assert logged_files(table, 1, lambda commit: add("b") in commit) == []
 
 
-def test_the_commits_after_a_version_are_those_to_the_newest_one(tmp_path: Path) -> None:
+def test_the_newest_commits_are_those_that_are_asked_for_and_a_bounded_number(tmp_path: Path) -> None:
     commits = [[add("a")], [add("b"), remove("a")], [add("c")]]
     table = logged(tmp_path, *commits)
-    assert [list(commits_after(table, version)) for version in range(-1, 4)] == [
-        commits,
-        commits[1:],
-        commits[2:],
-        [],
-        [],
-    ]
+    found = [list(newest_commits(table, 2, most)) for most in range(-1, 5)]
+    assert found == [[], [], commits[:1:-1], commits[:0:-1], commits[::-1], commits[::-1]]
+    many = tmp_path / "many"
+    many.mkdir()
+    table = logged(many, *([add(str(number))] for number in range(3 * LOOKED_BACK)))
+    read = list(newest_commits(table, 3 * LOOKED_BACK - 1, 2 * LOOKED_BACK))
+    assert read == [[add(str(number))] for number in reversed(range(2 * LOOKED_BACK, 3 * LOOKED_BACK))]
