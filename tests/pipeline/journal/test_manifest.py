@@ -2,16 +2,19 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.settings import SnapshotMode
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
@@ -20,6 +23,13 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot import snapshot, watermark
 from pipeline.types.column_types import Decimal, Enum, Integer, Text
+from pipeline.verifier.schema_fence import ServerAnswer
+from tests.pipeline.builders import Capture
+from tests.pipeline.verifier.answers import step as verify
+from tests.pipeline.verifier.small_log import end, fresh, statement, upto
+
+# Of an entry, for a table that's gone: docs/operations.md says so.
+DROPPED_TABLE_BYTES = 150
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 JOURNAL = "5b1f1d3c-0c0e-4c55-9f0e-2f5f1f0d7a11"
@@ -183,3 +193,33 @@ def test_another_format_is_refused_by_its_number() -> None:
 def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
     with pytest.raises(manifest.DamagedManifest):
         manifest.from_json(text, JOURNAL, unknown)
+
+
+def bytes_after_drops(count: int) -> int:
+    """The size of an entry once so many tables have been created and dropped, each read by its first snapshot."""
+    capture, verifier = Capture(checkpoint=checkpoints.Checkpoint(upto(0))), fresh()
+    capture.state = replace(capture.state, snapshot_mode=SnapshotMode.INITIAL)
+    for made in range(count):
+        table = TableId("shop", f"imported_{made:08}")
+        schema = TableSchema(table, (Column("id", Integer(8, unsigned=False), False),), (0,))
+        lives = [
+            (f"CREATE TABLE {table.name} (id BIGINT PRIMARY KEY)", {table: schema}),
+            (f"DROP TABLE {table.name}", {}),
+        ]
+        for number, (text, there) in enumerate(lives, 2 * made + 1):
+            answer = ServerAnswer(frozenset({table}), there, upto(number), end(number))
+            for fact in (statement(number, text), answer, LogAdvanced(end(number))):
+                verifier, said = verify(verifier, fact)
+                capture.give(*said)
+    checkpoint = capture.appends[-1].checkpoint
+    assert len(checkpoint.mirrors) == count
+    assert verifier.tables == {}
+    named = {schema.version: schema for schema in checkpoint.schemas.values()}
+    entry = Entry(1, (), 1, checkpoint.scn, 0, None, (), checkpoint, named, 0)
+    return len(manifest.to_json(entry, JOURNAL).encode())
+
+
+def test_a_dropped_table_costs_an_entry_few_bytes() -> None:
+    """Its name stays, with what a table of that name has to continue. Nothing else of it does."""
+    few, many = bytes_after_drops(20), bytes_after_drops(60)
+    assert 0 < many - few <= 40 * DROPPED_TABLE_BYTES, (many - few) / 40
