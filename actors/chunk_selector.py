@@ -344,6 +344,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         def failed(failure: Transient, pause_s: float) -> None:
             log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
+            if not isinstance(failure, SourceUnready):
+                self._watch.waits(what, None)
 
         once = partial(self._work_when_ready, work, what, waits=waits)
         try:

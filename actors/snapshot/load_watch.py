@@ -41,8 +41,9 @@ class SourceWatch:
         self._happened = asyncio.Event()
 
     def status(self) -> dict[str, Any]:
-        """Returns the source's load, and the limit that it has reached, if any."""
-        return {"strained": self._overloaded.reason if self._overloaded else None, **asdict(self._load)}
+        """Returns the source's load, and why no chunk is ordered, if so."""
+        report = self._overloaded
+        return {"strained": report and (report.unready or report.overload), **asdict(self._load)}
 
     def ordered(self) -> None:
         """Takes note of one more order."""
@@ -83,22 +84,21 @@ class SourceWatch:
                     self._load = await self._look()
                 before, now = self._overloaded, self._judge()
                 self._overloaded = now
-                if (now is None) != (before is None) or (now and before and now.unready != before.unready):
+                if _kinds(now) != _kinds(before):
                     await tell(now or SourceRecovered())
                 await self._next_look()
         finally:
             self._source.close()
 
     def _judge(self) -> SourceOverloaded | None:
-        """Returns why the source has enough to do, or isn't ready for chunks, or None."""
-        now, strained = monotonic(), self._overloaded is not None
+        """Returns why the source has enough to do, and why it isn't ready for chunks, or None."""
+        now, strained = monotonic(), self._overloaded is not None and self._overloaded.overload is not None
         self._debt = pay_debt(self._bounds, self._debt, now)
         self._own_debt = pay_debt(self._own_bounds, self._own_debt, now)
-        if self._unready:
-            return SourceOverloaded(next(iter(self._unready.values())), unready=True)
-        reason = reached_limit(self._bounds, self._load, self._debt, strained=strained)
-        reason = reason or reached_limit(self._own_bounds, Load(), self._own_debt, strained=strained)
-        return SourceOverloaded(reason) if reason else None
+        overload = reached_limit(self._bounds, self._load, self._debt, strained=strained)
+        overload = overload or reached_limit(self._own_bounds, Load(), self._own_debt, strained=strained)
+        unready = next(iter(self._unready.values()), None)
+        return SourceOverloaded(overload, unready) if overload or unready else None
 
     async def _next_look(self) -> None:
         """Waits until it is time to look again, or a chunk has come whose rows count."""
@@ -118,3 +118,8 @@ class SourceWatch:
         except Transient as failure:
             log.info("the source's load is unknown", error=str(failure))
             return self._load
+
+
+def _kinds(report: SourceOverloaded | None) -> tuple[bool, bool]:
+    """Returns whether the source is overloaded, and whether it isn't ready."""
+    return (False, False) if report is None else (report.overload is not None, report.unready is not None)

@@ -219,7 +219,7 @@ def _needs_pause(state: State) -> bool:
     reading = {
         window.order.chunk.snapshot for window in snapshot_windows(state) if isinstance(window, Reading)
     }
-    waits = isinstance(state.source, SourceAtLimit) and state.source.unready
+    waits = isinstance(state.source, SourceAtLimit) and state.source.unready is not None
     paused = not waits and isinstance(state.mode, Pausing)
     return any(
         paused or (each.blocking and not waits) or each.consistent

@@ -168,10 +168,10 @@ class SourceHasCapacity:
 
 @dataclass(frozen=True, slots=True)
 class SourceAtLimit:
-    """The source is too busy for chunks, for this reason; or it isn't ready for them (`unready`), perhaps for hours."""
+    """Why the source is too busy for chunks, why it isn't ready for them, perhaps for hours, or both."""
 
-    reason: str
-    unready: bool = False
+    overload: str | None
+    unready: str | None
 
 
 SourceLoad = SourceHasCapacity | SourceAtLimit

@@ -290,8 +290,8 @@ def _handle(
             return repair.differences_reported(state, message), (), ()
         case binlog.ReadingPaused():
             return replace(state, reader=PauseReached()), (), ()
-        case chunks.SourceOverloaded(reason, unready):
-            return replace(state, source=SourceAtLimit(reason, unready)), (), ()
+        case chunks.SourceOverloaded(overload, unready):
+            return replace(state, source=SourceAtLimit(overload, unready)), (), ()
         case chunks.SourceRecovered():
             return replace(state, source=SourceHasCapacity()), (), ()
         case journal.JournalFull() | journal.JournalHasSpace() | journal.ChunksFlushed():

@@ -238,13 +238,14 @@ class CloseScan:
 
 @dataclass(frozen=True, slots=True)
 class SourceOverloaded:
-    """The source is overloaded, or not ready for chunks (`unready`). The coordinator orders none until SourceRecovered.
+    """Why the source is overloaded, why it isn't ready for chunks, or both.
 
-    If it isn't ready, the chunks that are ordered wait for it, perhaps for hours.
+    The coordinator orders no chunk until SourceRecovered. If the source is `unready`, the chunks that are ordered wait
+    for it, perhaps for hours.
     """
 
-    reason: str
-    unready: bool = False
+    overload: str | None
+    unready: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ def order_rows(state: State) -> tuple[State, tuple[Order, ...]]:
     Chunks may wait for a source that isn't ready, perhaps another server. The open transaction can still be read.
     """
     scan = state.scan
-    overloaded = isinstance(state.source, SourceAtLimit) and not state.source.unready
+    overloaded = isinstance(state.source, SourceAtLimit) and state.source.overload is not None
     if not isinstance(scan, Scanning) or scan.reading or overloaded:
         return state, ()
     table, number = scan.order.table, state.chunks + 1

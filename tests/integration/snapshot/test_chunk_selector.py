@@ -260,7 +260,7 @@ async def test_a_commit_that_waits_for_an_acknowledgement_is_waited_for_however_
             await until(lambda: owned(server), "it's in the log")
             await running.order(replace(running.chunk(plan, None, (9,), 10), ordered_at=passed))
             strained = await running.answer()
-            assert isinstance(strained, SourceOverloaded) and "still committing" in strained.reason
+            assert isinstance(strained, SourceOverloaded) and "still committing" in str(strained.unready)
             await until(
                 lambda: len(looks) > 2 * chunk_selector.TRIES, "it's looked at more often than it fails"
             )

@@ -16,7 +16,7 @@ from pipeline.messages.chunks import ChunkRead, PlanTable, SourceOverloaded, Sou
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE_TABLE
 from pipeline.source.throttle import SourceLimits
-from tests.servers.awaiting import until
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
 from tests.servers.source import connected, process_list
@@ -58,7 +58,7 @@ async def test_threads_that_run_strain_the_source_until_they_end(
             while not (strained := [each for each in told if isinstance(each, SourceOverloaded)]):
                 await running.order(order)
                 told.append(await running.answer())
-            assert "threads run on it (most_threads_running = 3)" in strained[0].reason
+            assert "threads run on it (most_threads_running = 3)" in str(strained[0].overload)
             assert running.selector.status()["source"]["strained"] is not None
             for sleeper in sleepers:
                 server.sql(f"KILL QUERY {sleeper.thread_id()}")  # type: ignore[no-untyped-call]
@@ -101,9 +101,9 @@ async def test_a_snapshot_may_have_a_rate_of_its_own() -> None:
             watch.ordered()
             watch.carried_out(300, rows_per_s)
         overloaded = await reported.get()
-        assert isinstance(overloaded, SourceOverloaded) and not overloaded.unready
-        assert overloaded.reason.endswith("(rows_per_s = 1000)"), "only its own rows count"
-        assert int(overloaded.reason.split()[0]) <= 300
+        assert isinstance(overloaded, SourceOverloaded) and overloaded.overload and not overloaded.unready
+        assert overloaded.overload.endswith("(rows_per_s = 1000)"), "only its own rows count"
+        assert int(overloaded.overload.split()[0]) <= 300
         assert await reported.get() == SourceRecovered()
         watching.cancel()
 
@@ -119,11 +119,29 @@ async def test_an_overloaded_source_that_is_not_ready_either_is_reported_once_mo
         overloaded = await reported.get()
         assert isinstance(overloaded, SourceOverloaded) and not overloaded.unready
         watch.waits("s/d.t/1", "it takes writes of its own")
-        assert await reported.get() == SourceOverloaded("it takes writes of its own", unready=True)
-        assert watch.status()["strained"] == "it takes writes of its own"
+        both = await reported.get()
+        assert isinstance(both, SourceOverloaded) and both.overload
+        assert both.unready == watch.status()["strained"] == "it takes writes of its own"
         watch.waits("s/d.t/1", None)
         again = await reported.get()
-        assert isinstance(again, SourceOverloaded) and not again.unready
+        assert isinstance(again, SourceOverloaded) and again.overload and not again.unready
+        watching.cancel()
+
+
+async def test_limits_hold_while_the_source_is_not_ready() -> None:
+    """A scan reads on meanwhile."""
+    watch = SourceWatch(ServerSettings("127.0.0.1", "never_asked"), SourceLimits(rows_per_s=1))
+    reported: asyncio.Queue[SourceOverloaded | SourceRecovered] = asyncio.Queue()
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch.run(reported.put))
+        watch.ordered()
+        watch.waits("s/d.t/1", "it takes writes of its own")
+        assert await reported.get() == SourceOverloaded(None, "it takes writes of its own")
+        watch.ordered()
+        watch.carried_out(3600)
+        async with asyncio.timeout(WITHIN_S):
+            both = await reported.get()
+        assert isinstance(both, SourceOverloaded) and both.overload and both.unready
         watching.cancel()
 
 

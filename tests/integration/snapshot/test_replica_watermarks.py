@@ -210,14 +210,40 @@ async def test_orders_wait_while_the_replica_takes_writes_of_its_own(
         await running.order(running.chunk(plan, None, (9,), 10))
         strained = await running.answer()
         assert isinstance(strained, SourceOverloaded) and strained.unready
-        assert "takes writes of its own" in strained.reason
-        assert running.selector.status()["source"]["strained"] == strained.reason
+        assert "takes writes of its own" in strained.unready
+        assert running.selector.status()["source"]["strained"] == strained.unready
         await until(lambda: len(set(asked)) > 2 * chunk_selector.TRIES, "it's looked at over new connections")
         source.sql(f"SET GTID_NEXT = '{server.uuid}:1'", "INSERT INTO d.t VALUES (1)")
         server.sql("SET GLOBAL read_only = ON")
         answers = [await running.answer(), await running.answer()]
     assert SourceRecovered() in answers
     assert [each.rows["a"].to_pylist() for each in answers if isinstance(each, ChunkRead)] == [[1, 9]]
+
+
+async def test_a_replica_that_is_ready_again_and_lags_is_not_reported_as_unready(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
+    monkeypatch.setattr(chunk_selector, "REPLICATED_WITHIN_S", 0.5)
+    monkeypatch.setattr(chunk_selector, "TRIES", 100)
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    async with bench(source, "d", elsewhere=settings(server, account)) as running:
+        caught_up(source, server)
+        plan = await running.plan(T)
+        server.sql("STOP REPLICA SQL_THREAD", "SET GLOBAL read_only = OFF")
+        source.sql("INSERT INTO d.t VALUES (1)")
+        passed = GtidSet.parse(source.executed())
+        await running.order(replace(running.chunk(plan, None, (9,), 10), ordered_at=passed))
+        strained = await running.answer()
+        assert isinstance(strained, SourceOverloaded) and strained.unready
+        server.sql("SET GLOBAL read_only = ON")
+        assert await running.answer() == SourceRecovered()
+        server.sql("START REPLICA SQL_THREAD")
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead) and chunk.rows["a"].to_pylist() == [1, 9]
 
 
 @pytest.mark.parametrize("kind", [ReselectRows, RepairRows])

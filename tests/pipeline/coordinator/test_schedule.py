@@ -123,7 +123,7 @@ def test_a_chunk_that_waits_for_its_source_does_not_keep_the_stream_paused(
     order = capture.chunk(capture.give(ReadingPaused()))
     assert not capture.give(SourceOverloaded("many threads")), "its rows come soon"
     assert isinstance(capture.state.reader, PauseReached)
-    assert capture.give(SourceOverloaded("takes writes of its own", unready=True)) == (ResumeReading(),)
+    assert capture.give(SourceOverloaded("many threads", "takes writes of its own")) == (ResumeReading(),)
     assert isinstance(capture.state.reader, ReaderRunning) and capture.windows == ["orders reading"]
     capture.give(passed(20, wrote("a:6", insert(1))), SourceRecovered(), read(order, 1, 2, high=20))
     assert capture.stream == ["orders a:6", "orders rows 2"]

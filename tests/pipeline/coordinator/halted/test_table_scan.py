@@ -452,5 +452,8 @@ def test_a_scan_continues_while_chunks_wait_for_their_source() -> None:
     """It would keep the stream, the table's lock and old row versions for as long as they wait."""
     capture = scanning()
     (order,) = of(chunks.ReadScan, capture.orders)
-    capture.give(chunks.SourceOverloaded("it takes writes of its own", unready=True))
-    assert of(chunks.ReadScan, capture.give(rows_read(order, 1)))
+    capture.give(chunks.SourceOverloaded(None, "it takes writes of its own"))
+    (order,) = of(chunks.ReadScan, capture.give(rows_read(order, 1)))
+    capture.give(chunks.SourceOverloaded("many threads", "it takes writes of its own"))
+    assert not of(chunks.ReadScan, capture.give(rows_read(order, 1))), "the limits hold for it meanwhile"
+    assert of(chunks.ReadScan, capture.give(chunks.SourceOverloaded(None, "it takes writes of its own")))
