@@ -8,8 +8,9 @@ Every order is a task of the actor's own task group and has exactly one answer. 
 connection, a lock, a timeout) the chunk is tried again from `low`, with a pause that doubles. A permanent failure, or
 too many tries, is the answer. A source that isn't ready (`SourceUnready`) is no failed try: the order waits for it, and
 the coordinator orders nothing else meanwhile. Rows that are read by their keys don't wait so: their window keeps every
-change of them, however often one row changes. Each retry has half as many rows, in case the chunk takes the server too
-long. Any other error is the actor's own failure and ends it.
+change of them, however often one row changes. If the coordinator will order them again, the actor looks for the
+source's watermarks instead, and the coordinator orders nothing until it finds them. Each retry has half as many rows,
+in case the chunk takes the server too long. Any other error is the actor's own failure and ends it.
 
 A table without a primary key is read in one transaction of its own (`actors.snapshot.scan_transaction`). If that fails,
 the coordinator opens another one.
@@ -292,7 +293,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """Returns the answer to an order. What outdates the chunk is in the log before `high`; None in a consistent
         snapshot.
 
-        `again`: as of ChunkFailed, after a failure that passes.
+        `again`: as of ChunkFailed, after a failure that passes. If the source isn't ready, nothing is ordered until it
+        is.
         """
         try:
             try:
@@ -304,7 +306,27 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except self._endings:
             raise
         except (Transient, Definite) as failure:
+            if again and isinstance(failure, SourceUnready):
+                self._watch.waits(str(order.chunk), str(failure))
+                self._orders.create_task(self._find_ready(order))
             return chunks.ChunkFailed(order.chunk, str(failure), again and isinstance(failure, Transient))
+
+    async def _find_ready(self, order: chunks.ReadChunk | chunks.ReadByKeys) -> None:
+        """Looks for the watermarks of a failed order, and reports the source as not ready until it has them."""
+
+        async def watermarks(source: Source) -> None:
+            await self.low(source, order)
+            await self.high(source, order)
+
+        what = str(order.chunk)
+        try:
+            await self._work_when_ready(watermarks, what, waits=True)
+        except self._endings:
+            raise
+        except (Transient, Definite) as failure:  # which the next order meets, and answers
+            log.info("retrying", order=what, pause_s=0.0, error=str(failure))
+        finally:
+            self._watch.waits(what, None)
 
     async def _answer(
         self,

@@ -294,6 +294,41 @@ async def test_rows_by_their_keys_do_not_wait_for_the_end_of_a_statement_either(
     assert failed.again is (kind is ReselectRows) and "takes writes of its own" in failed.reason
 
 
+async def test_rows_that_are_ordered_again_are_not_until_the_replica_is_ready(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the coordinator would order them, a plan and a pause again every few seconds, for hours."""
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
+    monkeypatch.setattr(chunk_selector, "FEW_BACKOFF", Backoff(0.001, 0.01))
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    asked: list[Source] = []
+    original = ReplicaWatermarks.low
+
+    async def low(self: ReplicaWatermarks, connection: Source) -> GtidSet:
+        asked.append(connection)
+        return await original(self, connection)
+
+    monkeypatch.setattr(ReplicaWatermarks, "low", low)
+    async with bench(source, "d", elsewhere=settings(server, account)) as running:
+        caught_up(source, server)
+        schema = (await running.plan(T)).schema
+        server.sql("SET GLOBAL read_only = OFF")
+        await running.order(row_9(ReselectRows, schema))
+        await failure(running)
+        recovered = asyncio.create_task(running.answer())
+        tried = len(asked)
+        await until(lambda: recovered.done() or len(asked) > tried + 20, "it's looked at again and again")
+        assert not recovered.done()
+        server.sql("SET GLOBAL read_only = ON")
+        assert await recovered == SourceRecovered()
+        await running.order(row_9(ReselectRows, schema))
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead) and chunk.rows["a"].to_pylist() == [9]
+
+
 def row_9(kind: type[ReselectRows | RepairRows], schema: TableSchema) -> ReselectRows | RepairRows:
     """An order to read the row with the key 9."""
     keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
