@@ -72,6 +72,10 @@ COLUMNS_NAMED = 16
 # How many bytes of rows one file gets ahead, at least.
 AHEAD = 4 << 20
 
+# How many files a second the journal gets at most where tables change a little each. Files that are written ahead have
+# megabytes each and don't count.
+FILES_PER_S = 250
+
 # How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
 POSITION_INTERVAL_S = 5.0
 
@@ -199,6 +203,12 @@ def seal_at(waiting: Unsealed, settings: JournalSettings) -> float:
     if waiting.urgent_since is None:
         return waiting.since + POSITION_INTERVAL_S
     return waiting.urgent_since + settings.seal_after_ms / 1000
+
+
+def pause_after(sealed: Unsealed) -> float:
+    """Returns for how long (s) no other segment is sealed after this one, unless it's full: its tables cost a file each
+    in the journal, and a commit each in the lake."""
+    return len(sealed.unwritten) / FILES_PER_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ class State:
     was begun, sealed or not, and `checkpoint` the state at its end. Of the open segment, `waiting` is what came,
     `unfinished` the rows of a transaction that hasn't ended, `ahead` the files that are written. `retention_at`: when
     (s) to remove old segments next. `signal_outcomes`: the outcomes of the last signals that came as rows of the signal
-    table. `chunk_scn`: the SCN of the last chunk, None once it's reported (`ChunksFlushed`).
+    table. `chunk_scn`: the SCN of the last chunk, None once it's reported (`ChunksFlushed`). `paused_until`: until when
+    (s) no segment is sealed because of its age.
     """
 
     settings: JournalSettings
@@ -135,3 +136,4 @@ class State:
     retention_at: float = 0.0
     signal_outcomes: tuple[SignalState, ...] = ()
     chunk_scn: int | None = None
+    paused_until: float = 0.0

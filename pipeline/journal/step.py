@@ -4,6 +4,9 @@ One segment is sealed at a time, while the next one fills. When that one is full
 message. So segments are published in the order of the appends. An append that begins a segment, because it alters
 columns, waits until everything before it is sealed.
 
+A segment is due at an age. Each table in it costs a file here and a commit in the lake. So after a segment of many
+tables the next one waits longer (`pipeline.journal.segment.pause_after`), and has more rows of each table.
+
 While a segment fills and isn't due, large pieces, above all chunks, are flushed early (`pipeline.journal.segment`).
 Then a commit waits for one such piece at most, and not for the writing of everything that came with it.
 
@@ -32,7 +35,7 @@ from pipeline.journal import segment as segments
 from pipeline.journal.change_rows import turn_chunks_into_changes
 from pipeline.journal.entry import Entry
 from pipeline.journal.quota import quota_reached
-from pipeline.journal.segment import EarlyFile, OpenTransactionRows
+from pipeline.journal.segment import EarlyFile, OpenTransactionRows, Unsealed
 from pipeline.journal.state import (
     ApplyRetention,
     AwaitingSpace,
@@ -178,7 +181,7 @@ def timer_at(state: State) -> float | None:
         case AwaitingSpace(_, again_at):
             return min(state.retention_at, again_at)
         case ThreadIdle() if state.waiting is not None:
-            return min(state.retention_at, segments.seal_at(state.waiting, state.settings))
+            return min(state.retention_at, _seal_at(state, state.waiting))
         case ThreadIdle():
             return state.retention_at
         case _:
@@ -344,10 +347,18 @@ def _work_when_idle(state: State, now: float) -> _Next:
         if _is_full(state) and not isinstance(state.taking, InboxClosed):
             after = replace(state, unfinished=segments.drop_written_rows(state.unfinished))
             return _flush_early(after, state.unfinished.parts, None)
-    elif at_once or _is_full(state) or now >= segments.seal_at(waiting, state.settings):
+    elif at_once or _is_full(state) or now >= _seal_at(state, waiting):
         seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
         checkpoint = waiting.appends[-1].checkpoint
-        after = replace(state, begun=seal.segment, checkpoint=checkpoint, waiting=None, ahead=())
+        paused_until = now + segments.pause_after(waiting)
+        after = replace(
+            state,
+            begun=seal.segment,
+            checkpoint=checkpoint,
+            waiting=None,
+            ahead=(),
+            paused_until=paused_until,
+        )
         return _begin_work(after, seal)
     else:
         left, large = segments.split_early_parts(waiting)
@@ -364,6 +375,11 @@ def _flush_early(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int
 
 def _begin_work(state: State, work: Work) -> _Next:
     return replace(state, thread=Busy(work)), (work,)
+
+
+def _seal_at(state: State, waiting: Unsealed) -> float:
+    """Returns when (s) what waits is sealed because of its age."""
+    return max(segments.seal_at(waiting, state.settings), state.paused_until)
 
 
 def _is_full(state: State) -> bool:

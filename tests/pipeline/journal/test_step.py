@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.config.column_protection import UNPROTECTED
 from pipeline.config.settings import JournalSettings
@@ -17,6 +19,7 @@ from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal
 from pipeline.messages.journal import Append, AppendRows, ChunkPart, Full, HasSpace
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.actors.segments import ITEMS, append, moved, part
@@ -100,6 +103,74 @@ def test_one_fills_while_one_is_sealed_and_then_nothing_is_taken() -> None:
     assert isinstance(other, Seal)
     assert other.segment == 2
     assert journal_writer.takes_messages(story.state)
+
+
+TABLES = 100
+PARTS = [part(1, 0, 1, TableSchema(TableId("shop", str(n)), ITEMS.columns, key=(0,))) for n in range(TABLES)]
+QUICK_S = 0.2
+QUICK = replace(SETTINGS, seal_after_ms=int(QUICK_S * 1000))
+
+
+def of_tables(number: int, tables: int = TABLES) -> Append:
+    """The n-th append, with a change of each of so many tables."""
+    return replace(append(number), parts=tuple(PARTS[:tables]))
+
+
+def test_the_segment_after_one_of_many_tables_waits_longer_and_no_other_does() -> None:
+    story = Story(QUICK)
+    pauses = []
+    for number, tables in enumerate((TABLES, 3, 3), 1):
+        assert story.after(of_tables(number, tables)) == ()
+        due = journal_writer.timer_at(story.state)
+        assert due is not None
+        pauses.append(due - story.now)
+        (seal,) = story.after(step.JournalTimerFired(), due - story.now)
+        assert isinstance(seal, Seal)
+        told(story.after(published(seal)))
+    assert pauses == pytest.approx([QUICK_S, TABLES / journal.FILES_PER_S, QUICK_S])
+
+
+def test_no_pause_holds_back_what_is_sealed_at_once() -> None:
+    full = Story(replace(QUICK, seal_mib=0))
+    (seal,) = full.after(of_tables(1))
+    assert isinstance(seal, Seal)
+    assert full.after(append(2)) == ()
+    assert [type(each) for each in told(full.after(published(seal)))[1]] == [Seal]
+    altering, ending = Story(QUICK), Story(QUICK)
+    facts: dict[Story, step.Fact] = {
+        altering: replace(append(3), alterations=(ALTERED,)),
+        ending: step.MailboxClosed(),
+    }
+    for story, fact in facts.items():
+        story.after(of_tables(1))
+        (seal,) = story.after(step.JournalTimerFired(), QUICK_S)
+        assert isinstance(seal, Seal)
+        told(story.after(published(seal)))
+        assert story.after(append(2)) == ()
+        assert [type(each) for each in story.after(fact)] == [Seal]
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, TABLES)), min_size=1, max_size=12))
+def test_files_a_second_are_bounded_however_many_tables_change(comes: list[tuple[float, int]]) -> None:
+    """An append has a change of each of so many tables, and a pause follows it."""
+    story, began, counted, last = Story(QUICK), 0.0, 0, 0
+    for number, (pause_s, tables) in enumerate(comes, 1):
+        assert story.after(of_tables(number, tables)) == ()
+        until = story.now + pause_s
+        while (due := journal_writer.timer_at(story.state)) is not None and due <= until:
+            for order in story.after(step.JournalTimerFired(), due - story.now):
+                if not isinstance(order, Seal):
+                    story.after(KEPT)
+                    continue
+                began = began or story.now
+                assert counted <= journal.FILES_PER_S * (story.now - began) + 1e-6
+                assert order.waiting.urgent_since is not None
+                age = story.now - order.waiting.urgent_since
+                assert QUICK_S <= age * (1 + 1e-9) <= max(QUICK_S, last / journal.FILES_PER_S) * (1 + 2e-9)
+                last = len(order.waiting.unwritten)
+                counted += last
+                assert told(story.after(published(order)))[1] == ()
+        story.now = until
 
 
 def test_an_append_that_alters_columns_waits_for_all_before_it() -> None:
