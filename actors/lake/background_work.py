@@ -26,6 +26,7 @@ def do_work(
     table, tier = work.table, work.kept.tier if isinstance(work, MaintainTable) else Tier.MIRROR
     before = lake.version(table, tier)
     _do(lake, work)
+    lake.make_durable(table, tier)  # otherwise the next batch would have to
     size = lake.upkeep.size(table, tier) or TableSize()
     written = value_or("written_since", partial(lake.written_since, table, tier, before), WrittenFiles())
     return size, lake.settled_versions(table), (), written

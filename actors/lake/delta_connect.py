@@ -58,6 +58,7 @@ from actors.lake.delta_table import (
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, read_version
+from actors.lake.transaction_log.own_log import SyncEarlier, no_sync
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import ColumnPlan
@@ -250,12 +251,12 @@ class ConnectTable:
         rows.write.format("delta").mode("append").options(**once).save(self.path)
 
 
-def delta_tables(session: SparkSession) -> TableOpener:
+def delta_tables(session: SparkSession, sync_earlier: SyncEarlier = no_sync) -> TableOpener:
     """Returns what opens a session's Delta tables: with SQL over Connect, or by Delta's classes in a JVM of ours."""
     if is_connect_session(session):
         return ConnectTables(session)
     # To make one asks the JVM for some ten things, one after the other, and each commit needs several.
-    return lru_cache(MOST_KEPT)(partial(DeltaTable, session))
+    return lru_cache(MOST_KEPT)(partial(DeltaTable, session, sync_earlier=sync_earlier))
 
 
 def _ddl(columns: Mapping[str, Stored]) -> str:

@@ -45,7 +45,7 @@ from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, logged_files
-from actors.lake.transaction_log.own_log import OwnLog
+from actors.lake.transaction_log.own_log import OwnLog, SyncEarlier, no_sync
 from pipeline.lake.column_changes import ColumnPlan, schema_text, unchanged_plan
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
 from pipeline.lake.files.parquet_files import Stored, wide_stats
@@ -313,7 +313,7 @@ class DeltaTable:
     # Never: the writer of the commit at which a checkpoint is due would wait for seconds.
     checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": str(2**31 - 1)}
 
-    def __init__(self, session: SparkSession, path: str) -> None:
+    def __init__(self, session: SparkSession, path: str, sync_earlier: SyncEarlier = no_sync) -> None:
         self.path = path
         jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no other door to Delta's classes
         self._jvm = jvm
@@ -322,7 +322,7 @@ class DeltaTable:
         self._classes = _classes(jvm)
         self._delta = self._classes.delta
         self._none = self._classes.none
-        self._own = OwnLog(path) if _locks_commits(session) else None
+        self._own = OwnLog(path, sync_earlier) if _locks_commits(session) else None
         self._durable: int | None = None
         self._lock: tuple[Any, float] | None = None
 

@@ -66,8 +66,8 @@ class Lake:
     ) -> None:
         self._session = session
         self._root = root
-        tables, identity = delta_tables(session), journal.identity.id
         self._files = LakeFiles(journal)
+        tables, identity = delta_tables(session, self._files.sync_earlier), journal.identity.id
         self._rules = rules
         self._types = types
         self.views = None if catalog is None else CatalogViews(session, root, catalog)
@@ -232,6 +232,10 @@ class Lake:
         """Returns the newest version of a lake table, -1 if there is none."""
         version = self._commits.table(table, tier).version()
         return -1 if version is None else version
+
+    def make_durable(self, table: TableId, tier: Tier) -> None:
+        """Makes durable what Spark has committed to a lake table."""
+        self._commits.make_durable(self._commits.table(table, tier))
 
     def written_since(self, table: TableId, tier: Tier, version: int) -> WrittenFiles:
         """Returns what the commits after a version have written into a lake table, except deliveries.

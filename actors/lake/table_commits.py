@@ -304,11 +304,12 @@ class TableCommits:
         """Makes durable what Spark has committed to these, as far as they exist.
 
         Only a commit with rows is made durable by itself. A segment may bring a statement and no row. The
-        journal learns that the lake has it, and it doesn't come again.
+        journal learns that the lake has it, and it doesn't come again. And what Spark joins was durable in files that
+        this version doesn't have.
         """
         for each in tables if not is_connect_session(self._session) else ():
             if (version := each.version()) is not None:
-                self._files.sync_table(each.path, version)
+                self._files.sync_commit(each.path, version)
 
     def keep_found(self, table: TableId, generation: int | None) -> None:
         """Makes durable what a predecessor has committed, and had no time to make so.

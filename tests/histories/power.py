@@ -1,8 +1,8 @@
 """What a power cut takes from the journal and the lake: what this process hasn't made durable there.
 
 A kernel writes files back when it likes. So what a program may count on is what it has synced (POSIX `fsync`): a file's
-content, and a name once the directory that has it is synced. Here everything else is lost, but for what Spark's JVM
-writes into a lake besides its commits. Of a lake's log only the end is lost, as far back as its last durable commit.
+content, and a name once the directory that has it is synced. Here everything else is lost, also what Spark's JVM has
+written and this process hasn't synced. Of a lake's log only the end is lost, as far back as its last durable commit.
 """
 
 import os
@@ -59,11 +59,14 @@ class Power:
         gone = list(self._cut(journal))
         for log in sorted(lake.rglob(LOG)):
             gone += self._cut_log(log)
+            gone += self._cut(log.parent, kept=LOG)
         return gone
 
-    def _cut(self, folder: Path) -> Iterator[Path]:
+    def _cut(self, folder: Path, kept: str | None = None) -> Iterator[Path]:
         durable = self._durable_names(folder)
         for path in sorted(folder.iterdir()):
+            if path.name == kept:
+                continue
             if path.name not in durable:
                 yield path
                 _remove(path)

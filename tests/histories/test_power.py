@@ -65,14 +65,18 @@ def test_a_lakes_log_loses_its_end(journal: Path, lake: Path) -> None:
     names = [f"{version:020}" for version in range(5)]
     for name in names:
         (log / f"{name}.json").write_text("{}")
-    data.write_text("x")
+    for path in (data, data.with_name("lost.parquet")):
+        path.write_text("x")
     for beside in (f"{names[4]}.crc", f"{names[4]}.checkpoint.parquet", "_last_checkpoint"):
         (log / beside).write_text("x")
     power = Power()
     with power.noted():
         sync(log / f"{names[2]}.json")
         sync(log)
+        sync(data)
+        sync(data.parent)
         os.utime(log / f"{names[3]}.json")
     power.cut(journal, lake)
     assert sorted(_there(log)) == [*(f"{name}.json" for name in names[:3]), "_last_checkpoint"]
-    assert data.exists()
+    assert data.read_text() == "x"
+    assert data.with_name("lost.parquet").read_text() == "", "its name is durable, and nothing in it"

@@ -10,6 +10,10 @@ placing sets the file's age to now, for a link also that of the journal's file. 
 the journal learns that the lake has its files. So the journal still has what a power cut takes from the lake. A kill
 may come between a commit and that. So the next process makes durable what it finds, before it reports it.
 
+Spark syncs nothing that it writes. If a power cut leaves a commit and takes the files that it adds, nobody can read the
+table. So a commit is synced after its files, and a commit of this process's own gets its name after all earlier ones
+are durable.
+
 Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
 """
 
@@ -19,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
@@ -47,6 +52,7 @@ from pipeline.lake.files.parquet_files import (
     stats,
 )
 from pipeline.lake.files.value_conversion import form_rows
+from pipeline.lake.files.written_files import added_paths
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import TableSchema
 
@@ -113,7 +119,8 @@ class LakeFiles:
                 sync(inside)
 
     def sync_commit(self, table: str, version: int, *, durable: bool = False) -> None:
-        """Makes all commits of a table's log up to this one durable. `durable`: this one is already.
+        """Makes all commits of a table's log up to this one durable, each after its files. `durable`: this one is
+        already.
 
         If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
         appends durable. So this process's first append only syncs what may have come since then.
@@ -127,23 +134,17 @@ class LakeFiles:
             first = known + 1 if known is not None and known <= version else max(0, version - _BEFORE)
             for earlier in range(first, version):
                 with suppress(FileNotFoundError):  # it has expired
-                    sync(f"{folder}/{LOG}/{earlier:020}.json")
+                    _sync_with_files(folder, earlier)
             if not durable:
-                sync(f"{folder}/{LOG}/{version:020}.json")
+                _sync_with_files(folder, version)
             if first < version or not durable:
                 sync(f"{folder}/{LOG}")
             self._synced[table] = version
 
-    def sync_table(self, table: str, version: int) -> None:
-        """Makes a table durable as Spark has left it at a version: its youngest files, and all of its commits."""
-        with naming_table(table):
-            lake, folder = lake_filesystem(table)
-            if not _is_local(lake):
-                return
-            for path in _written_after(time.time() - _WRITTEN_WITHIN_S, folder):
-                with suppress(FileNotFoundError):  # VACUUM removes files
-                    sync(path)
-        self.sync_commit(table, version)
+    def sync_earlier(self, table: str, version: int) -> None:
+        """Makes all commits before this one durable, so that this one may become so."""
+        if self._synced.get(table) != version - 1:
+            self.sync_commit(table, version - 1)
 
     def sync_found(self, table: str, version: int) -> None:
         """Makes a table durable as another process may have left it, unless its newest commit is old."""
@@ -151,7 +152,7 @@ class LakeFiles:
             lake, folder = lake_filesystem(table)
             if not _is_local(lake) or not _is_young(f"{folder}/{LOG}/{version:020}.json"):
                 return
-        self.sync_table(table, version)
+        self.sync_commit(table, version)
 
     def remove(self, begins: str, kept: str | None) -> None:
         """Removes the lake tables whose paths begin like this, except the one to keep."""
@@ -328,19 +329,22 @@ def _extent(said: pq.Statistics) -> tuple[Ordered, Ordered]:
     return said.min, said.max
 
 
-def _written_after(moment: float, folder: str) -> Iterator[str]:
-    """Returns the files that were written after a moment (s since the epoch), and the folders, without the log's."""
-    for inside, folders, files in os.walk(folder):
-        if LOG in folders:
-            folders.remove(LOG)
-        for name in files:
-            with suppress(FileNotFoundError):
-                if os.lstat(path := f"{inside}/{name}").st_mtime > moment:
-                    yield path
-        yield inside
+def _sync_with_files(folder: str, version: int) -> None:
+    """Makes a commit durable, and before that the files of rows and deletion vectors that it adds."""
+    commit = f"{folder}/{LOG}/{version:020}.json"
+    if _is_young(commit):
+        lines = Path(commit).read_bytes().splitlines()
+        added = [Path(folder, unquote(path)) for path in added_paths(lines)]
+        if young := [path for path in added if _is_young(path)]:
+            for path in young:
+                with suppress(FileNotFoundError):  # VACUUM removes files
+                    sync(path)
+            for inside in sorted({Path(folder), *(path.parent for path in young)}, reverse=True):
+                sync(inside)
+    sync(commit)
 
 
-def _is_young(path: str) -> bool:
+def _is_young(path: str | Path) -> bool:
     with suppress(FileNotFoundError):  # it has expired
         return os.lstat(path).st_mtime > time.time() - _WRITTEN_WITHIN_S
     return False

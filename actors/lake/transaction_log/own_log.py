@@ -4,6 +4,8 @@
 
 - A commit appears at once, completely and durably, or not at all. A file that was synced gets its name by `link`, which
   fails if the name is taken. So of two writers of one version one fails. Then the other's commit is read and judged.
+- Before a commit gets its name, all earlier ones are made durable with their files. Spark syncs none of its own, and a
+  durable commit needs each one before it.
 - Delta's own store for local disks looks whether the name is free, and renames a file to it a moment later. Delta holds
   a lock of the table for all of that. So the name is given under the same lock. A JVM that isn't ours has a lock of its
   own, and must not commit at the same moment: it may rename its file to the name that was just given. So each commit of
@@ -72,6 +74,13 @@ _OVERWRITTEN = (
 # Keeps the JVM from committing to the table.
 CommitLock = Callable[[], AbstractContextManager[None]]
 
+# Makes all commits before a version of the table at a path durable.
+SyncEarlier = Callable[[str, int], object]
+
+
+def no_sync(_path: str, _version: int) -> None:
+    """Leaves all commits as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -88,7 +97,9 @@ class _Known:
 class OwnLog:
     """The log of the table at a path, as far as it can be read and written without the JVM."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, sync_earlier: SyncEarlier = no_sync) -> None:
+        self._path = path
+        self._sync_earlier = sync_earlier
         filesystem, folder = lake_filesystem(path)
         self._folder = Path(folder, LOG) if isinstance(filesystem, fs.LocalFileSystem) else None
         self._log = f"{folder}/{LOG}"
@@ -194,6 +205,7 @@ class OwnLog:
         version = end.version + 1
         with self._written(text) as written:
             made = _made(version, written, text)
+            self._sync_earlier(self._path, version)
             while not (named := self._named(written, version, lock)):
                 if named is None:
                     return None
@@ -201,6 +213,7 @@ class OwnLog:
                     if why := hindrance(other, application):
                         raise Conflict(f"{why}, in version {version} of {self._folder}")
                 version += 1
+                self._sync_earlier(self._path, version)
         return replace(made, version=version)
 
     def _is_there(self, known: _Known) -> bool:

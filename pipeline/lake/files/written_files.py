@@ -6,9 +6,12 @@ vector is written. One file may have several vectors.
 Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Add File and Remove File, Deletion Vectors.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from pipeline.lake.mirrors.deletion_vector import vector_path
 
 # A commit is a file of actions and a file of their checksum.
 FILES_OF_A_COMMIT: Final = 2
@@ -45,3 +48,17 @@ def written_files(
             files += len(new) + len({vector["pathOrInlineDv"] for vector in stored}) + FILES_OF_A_COMMIT
             size += sum(file["size"] for file in new) + sum(vector["sizeInBytes"] for vector in stored)
     return WrittenFiles(files, size)
+
+
+def added_paths(commit: Iterable[str | bytes]) -> list[str]:
+    """Returns the files of rows and of deletion vectors that a commit adds, in the table's folder or from the root, as
+    parts of URIs; `commit`: its lines.
+
+    A power cut may leave a part of a commit. Then nobody reads what it adds.
+    """
+    try:
+        added = [told["add"] for told in map(json.loads, commit) if "add" in told]
+    except ValueError:
+        return []
+    vectors = [vector for file in added if (vector := file.get("deletionVector")) is not None]
+    return sorted({file["path"] for file in added} | {*filter(None, map(vector_path, vectors))})

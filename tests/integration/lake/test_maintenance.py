@@ -32,8 +32,9 @@ from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables import Tier, location
 from pipeline.snapshot.checkpoint import Ready
+from tests.histories.power import Power
 from tests.integration.history import READY, Table
-from tests.integration.lake.test_lake import ORDERS, Delivery, expected, rows
+from tests.integration.lake.test_lake import ORDERS, Delivery, expected, lost_of_lake, rows
 from tests.servers.at_work import at_work
 
 SEGMENTS = 3
@@ -89,6 +90,48 @@ def test_compaction_leaves_few_files_and_what_is_seen(delivery: Delivery) -> Non
         assert size(delivery, tier).files == 1
     assert delivery.view(table) == expected(table)
     assert rows(held) == then, "a reader's old version is still there"
+
+
+@pytest.mark.parametrize("chore", [Chore.COMPACT, Chore.TRIM])
+def test_a_power_cut_takes_nothing_of_a_table_that_spark_has_rewritten(
+    delivery: Delivery, chore: Chore
+) -> None:
+    """Spark syncs no file, and the next batch's commit is durable."""
+    table, power = filled(delivery), Power()
+    if chore is Chore.TRIM:  # otherwise it removes a whole file
+        delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
+    power.note_all(Path(delivery.root))
+    with power.noted():
+        if chore is Chore.COMPACT:
+            delivery.lake.upkeep.compact(ID, Tier.CHANGELOG)
+        else:
+            delivery.lake.upkeep.trim(ID, Trim(1, None))
+        assert len(sparks_files(delivery)) == (1 if chore is Chore.COMPACT else 2)
+        change(delivery, table, SEGMENTS)
+    everything = rows(delivery.tier(table, Tier.CHANGELOG))
+    assert lost_of_lake(power, delivery) == []
+    assert rows(delivery.tier(table, Tier.CHANGELOG)) == everything
+
+
+def sparks_files(delivery: Delivery) -> list[Path]:
+    """The files that Spark has written into the changelog."""
+    return list(Path(location(delivery.root, ID, Tier.CHANGELOG)).glob("part-*"))
+
+
+def test_work_beside_the_batches_is_durable_at_its_end(delivery: Delivery) -> None:
+    table, power = filled(delivery), Power()
+    found = delivery.lake.find(ID)
+    assert found.generation is not None
+    reached = MirrorPosition(found.generation, found.merged, found.partial)
+    kept = maintenance.found_table(ID, Tier.CHANGELOG, TableSize(), 0.0, 0)
+    power.note_all(Path(delivery.root))
+    with power.noted():
+        merged = MergeMirror(ID, reached, delivery.segment, "position", found.pending)
+        for work in (merged, MaintainTable(Chore.COMPACT, kept, None, 1.0, frozenset())):
+            _, _, _, written = do_work(delivery.lake, work)
+            assert written.files
+    assert lost_of_lake(power, delivery) == []
+    assert delivery.view(table) == expected(table)
 
 
 def checkpoints(delivery: Delivery) -> int:

@@ -106,6 +106,26 @@ def test_of_two_processes_at_once_none_loses_a_commit(written: Written, rounds: 
     written.is_sound()
 
 
+def test_a_commit_gets_its_name_after_all_before_it_are_durable(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after those of another writer that come between."""
+    written.create()
+    written.append(1, 1)
+    durable: list[tuple[str, int]] = []
+    table = DeltaTable(written.session, str(written.folder), lambda *before: durable.append(before))
+    place, named = written.place(1002), OwnLog._named
+
+    def late(log: OwnLog, path: Path, version: int, lock: own_log.CommitLock) -> bool | None:
+        assert durable == [(str(written.folder), each) for each in range(2, version + 1)]
+        if log is table._own and version == 2:
+            assert written.delta.append(written.place(1003), "them", range(1, 2), {}, "{}") == 2
+        return named(log, path, version, lock)
+
+    monkeypatch.setattr(OwnLog, "_named", late)
+    assert table.append(place, "us", range(2, 3), {}, "{}") == 3
+
+
 def test_an_append_waits_for_a_commit_of_delta(written: Written) -> None:
     """Delta looks whether a version is free, and takes it a moment later."""
     written.create()

@@ -245,21 +245,48 @@ def test_a_commit_is_durable_with_all_that_come_before_it(
     assert [int(name) for name in synced[:-1]] == [2, 3], "another table was made in its place"
 
 
-def test_a_table_is_durable_with_what_spark_has_written_of_late(
+def test_a_commit_is_durable_after_the_files_that_spark_has_written_for_it(
     placing: Placing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner, log = placing.table / "aB", placing.table / "_delta_log"
-    for folder in (inner, log):
+    log = placing.table / "_delta_log"
+    for folder in (placing.table / "ab", log):
         folder.mkdir()
-    for path in (placing.table / "old", placing.table / "young", inner / "young", log / f"{0:020}.json"):
-        path.touch()
+    hidden = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 1, "sizeInBytes": 1}
+    for name in ("old", "you ng", "not added", "ab/young", hidden):
+        (placing.table / name).touch()
     os.utime(placing.table / "old", (1, 1))
-    synced: list[str] = []
-    monkeypatch.setattr(
-        file_placement, "sync", lambda path: synced.append(str(Path(path).relative_to(placing.table)))
+    by_spark: tuple[dict[str, Any], ...] = (
+        {"commitInfo": {}},
+        {"add": {"path": "old", "deletionVector": vector}},
+        {"add": {"path": "you%20ng"}},
+        {"add": {"path": "ab/young"}},
+        {"add": {"path": "vacuumed"}},
+        {"remove": {"path": "not%20added"}},
     )
-    LakeFiles(placing.history.store).sync_table(str(placing.table), 0)
-    assert synced == ["young", ".", "aB/young", "aB", f"_delta_log/{0:020}.json", "_delta_log"]
+    for version, lines in ((4, [*map(json.dumps, by_spark)]), (5, ['{"add": {"path": "not']), (6, [])):
+        (log / f"{version:020}.json").write_text("\n".join(lines))
+    synced: list[str] = []
+
+    def synced_if_there(path: str) -> None:
+        assert Path(path).stat()
+        synced.append(str(Path(path).relative_to(placing.table)))
+
+    monkeypatch.setattr(file_placement, "sync", synced_if_there)
+    files = LakeFiles(placing.history.store)
+    own = [hidden, "ab/young", "you ng", "ab", "."]
+    commits = {version: f"_delta_log/{version:020}.json" for version in (4, 5, 6)}
+    files.sync_commit(str(placing.table), 4)
+    assert synced == [*own, commits[4], "_delta_log"]
+    synced.clear()
+    files.sync_earlier(str(placing.table), 5)
+    assert synced == []
+    files = LakeFiles(placing.history.store)
+    files.sync_earlier(str(placing.table), 7)
+    assert synced == [*own, *commits.values(), "_delta_log"], "a part of a commit adds nothing"
+    synced.clear()
+    files.sync_earlier(str(placing.table), 7)
+    assert synced == []
 
 
 def test_what_is_found_is_made_durable_unless_it_is_old(
@@ -273,7 +300,7 @@ def test_what_is_found_is_made_durable_unless_it_is_old(
     monkeypatch.setattr(file_placement, "sync", lambda path: synced.append(Path(path).name))
     files = LakeFiles(placing.history.store)
     files.sync_found(str(placing.table), 0)
-    assert synced == [placing.table.name, commit.name, log.name]
+    assert synced == [commit.name, log.name]
     synced.clear()
     os.utime(commit, (1, 1))
     files.sync_found(str(placing.table), 0)

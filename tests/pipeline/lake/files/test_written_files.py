@@ -1,8 +1,9 @@
 """What commits have written, by their actions. Delta's own commits: tests/integration/lake/test_maintenance.py."""
 
+import json
 from typing import Any
 
-from pipeline.lake.files.written_files import WrittenFiles, written_files
+from pipeline.lake.files.written_files import WrittenFiles, added_paths, written_files
 
 Action = dict[str, Any]
 
@@ -48,3 +49,11 @@ def test_deliveries_and_what_writes_no_rows_are_left_out() -> None:
     properties: list[Action] = [{"metaData": {}}, {"commitInfo": {}}]
     assert written_files([delivery, properties, [remove("a")]], ("j/changes", "j/rows")) == WrittenFiles()
     assert written_files([delivery], ("j/rows",)) == WrittenFiles(3, 10)
+
+
+def test_a_commit_adds_files_and_the_vectors_that_are_not_in_it() -> None:
+    vector, uuid = "ab^-aqEH.-t@S}K{vb[*k^", "d2c639aa-8816-431a-aaf6-d3fe2512ff61"  # Delta's own example
+    added = [add("a%20a", 10, vector), add("b", 20, vector), add("c", 20, "inline", inline=True)]
+    lines = [json.dumps(action) for action in (*added, remove("d"), txn("j/merged"))]
+    assert added_paths(lines) == ["a%20a", f"ab/deletion_vector_{uuid}.bin", "b", "c"]
+    assert added_paths([lines[0], lines[1][:-1]]) == [], "a power cut may leave a part of a commit"
