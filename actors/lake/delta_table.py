@@ -39,7 +39,7 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from actors.lake.files.file_placement import naming_table
+from actors.lake.files.file_placement import naming_table, sync_checkpoint
 from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_numbered
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
@@ -322,6 +322,7 @@ class DeltaTable:
         self._classes = _classes(jvm)
         self._delta = self._classes.delta
         self._none = self._classes.none
+        self._sync_earlier = sync_earlier
         self._own = OwnLog(path, sync_earlier) if _locks_commits(session) else None
         self._durable: int | None = None
         self._lock: tuple[Any, float] | None = None
@@ -381,9 +382,19 @@ class DeltaTable:
         return TableSize(counted.numFiles(), hidden.get() if hidden.isDefined() else 0, commits)
 
     def checkpoint(self) -> None:
-        """Writes a checkpoint of the log."""
+        """Writes a checkpoint of the log, and then removes the log's expired part.
+
+        These are the steps of Delta's own. But the checkpoint is durable before any commit goes that it stands for.
+        """
         log = self._log()
-        log.checkpoint(log.update(False, self._none, self._none), self._none)
+        snapshot = log.update(False, self._none, self._none)
+        written = log.writeCheckpointFiles(snapshot, self._none)
+        has_checksum = _module(self._delta, "LastCheckpointInfo$").checksumEnabled(log.spark())
+        log.writeLastCheckpointFile(log, written, has_checksum)
+        version: int = snapshot.version()
+        self._sync_earlier(self.path, version + 1)
+        sync_checkpoint(self.path, version)
+        log.doLogCleanup(snapshot, self._none)
         log.update(False, self._none, self._none)
 
     def clean_log(self) -> None:

@@ -2,7 +2,8 @@
 
 A kernel writes files back when it likes. So what a program may count on is what it has synced (POSIX `fsync`): a file's
 content, and a name once the directory that has it is synced. Here everything else is lost, also what Spark's JVM has
-written and this process hasn't synced. Of a lake's log only the end is lost, as far back as its last durable commit.
+written and this process hasn't synced. Of a lake's log only checkpoints and the end are lost, as far back as its last
+durable commit.
 """
 
 import os
@@ -59,6 +60,7 @@ class Power:
         gone = list(self._cut(journal))
         for log in sorted(lake.rglob(LOG)):
             gone += self._cut_log(log)
+            gone += self._cut_checkpoints(log)
             gone += self._cut(log.parent, kept=LOG)
         return gone
 
@@ -84,6 +86,12 @@ class Power:
             for path in log.glob(f"*{last.stem}*"):  # its checksum and its checkpoint as well
                 yield path
                 _remove(path)
+
+    def _cut_checkpoints(self, log: Path) -> Iterator[Path]:
+        for path in (*log.glob("*.checkpoint*"), *log.glob("_last_checkpoint")):
+            if self._durable_bytes(path) < path.stat().st_size:
+                yield path
+                os.truncate(path, self._durable_bytes(path))
 
     def _durable_names(self, folder: Path) -> set[str]:
         return self._names.get(_identity(folder), set())

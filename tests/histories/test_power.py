@@ -76,7 +76,9 @@ def test_a_lakes_log_loses_its_end(journal: Path, lake: Path) -> None:
         sync(data)
         sync(data.parent)
         os.utime(log / f"{names[3]}.json")
-    power.cut(journal, lake)
+    gone = power.cut(journal, lake)
     assert sorted(_there(log)) == [*(f"{name}.json" for name in names[:3]), "_last_checkpoint"]
+    assert log / "_last_checkpoint" in gone
+    assert _there(log)["_last_checkpoint"] == ""
     assert data.read_text() == "x"
     assert data.with_name("lost.parquet").read_text() == "", "its name is durable, and nothing in it"

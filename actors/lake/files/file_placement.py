@@ -344,6 +344,20 @@ def _sync_with_files(folder: str, version: int) -> None:
     sync(commit)
 
 
+def sync_checkpoint(table: str, version: int) -> None:
+    """Makes the checkpoint of a version durable, also one that has parts or files of its own beside the log."""
+    with naming_table(table):
+        lake, folder = lake_filesystem(table)
+        if not _is_local(lake):
+            return
+        log = Path(folder, LOG)
+        beside = [path for path in log.glob("_sidecars/*") if _is_young(path)]
+        for path in (*log.glob(f"{version:020}.checkpoint*"), *beside, log / "_last_checkpoint"):
+            sync(path)
+        for inside in sorted({log, *(path.parent for path in beside)}, reverse=True):
+            sync(inside)
+
+
 def _is_young(path: str | Path) -> bool:
     with suppress(FileNotFoundError):  # it has expired
         return os.lstat(path).st_mtime > time.time() - _WRITTEN_WITHIN_S

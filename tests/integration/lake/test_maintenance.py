@@ -1,5 +1,6 @@
 """Maintenance on a real Spark: tables stay small, and whoever reads sees nothing of it."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 from py4j.protocol import Py4JError
 
 from actors.lake.background_work import do_work
+from actors.lake.files import file_placement
 from actors.lake.live_view import live_view
 from actors.lake.maintenance import Upkeep
 from actors.lake.spark_session import Spark
+from actors.runtime.filesystem import sync
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
 from pipeline.lake.background import (
@@ -153,6 +156,32 @@ def test_a_batch_leaves_the_checkpoint_of_a_log_to_maintenance(delivery: Deliver
     assert size(delivery, Tier.CHANGELOG).commits == 0
     change(delivery, table, 12)
     assert size(delivery, Tier.CHANGELOG).commits == 1
+    assert delivery.view(table) == expected(table)
+
+
+def test_a_checkpoint_is_durable_before_the_commits_that_it_stands_for_go(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta removes what has expired with each checkpoint, and syncs nothing."""
+    table, power = filled(delivery), Power()
+    log = Path(location(delivery.root, ID, Tier.CHANGELOG)) / "_delta_log"
+    commits = sorted(log.glob("*.json"))
+    for commit in commits[:-1]:
+        os.utime(commit, (1.7e9, 1.7e9))
+    power.note_all(Path(delivery.root))
+    synced = []
+
+    def noted(path: Path) -> None:
+        assert all(commit.exists() for commit in commits)
+        synced.append(Path(path).name)
+        sync(path)
+
+    with power.noted(), monkeypatch.context() as patched:
+        patched.setattr(file_placement, "sync", noted)
+        delivery.lake.upkeep.checkpoint(ID, Tier.CHANGELOG)
+    assert synced[-3:] == [f"{commits[-1].stem}.checkpoint.parquet", "_last_checkpoint", "_delta_log"]
+    assert not commits[0].exists(), "it has expired"
+    assert lost_of_lake(power, delivery) == []
     assert delivery.view(table) == expected(table)
 
 
