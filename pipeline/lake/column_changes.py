@@ -197,6 +197,16 @@ def _with_schema(plan: ColumnPlan, tier: Tier, schema: TableSchema, step: Step) 
     return replace(plan, present=frozenset(fold_name(column.name) for column in schema.columns))
 
 
+def has_common_types(plan: ColumnPlan, tier: Tier, schema: TableSchema) -> bool:
+    """Returns whether each column of a schema has a type in common with the present one of its name."""
+    there = {fold_name(column.name): column.type for column in plan.after}
+    return all(
+        fold_name(column.name) not in plan.present
+        or widened_type(there[fold_name(column.name)], column.type) is not None
+        for column in _lake_columns(schema, tier)
+    )
+
+
 def _lake_columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     try:
         return columns(schema, tier)

@@ -34,6 +34,7 @@ from pipeline.lake.column_changes import (
     Incompatible,
     Step,
     follow_steps,
+    has_common_types,
     unchanged_plan,
 )
 from pipeline.lake.files.value_conversion import ValueRefused, form_constant
@@ -257,7 +258,10 @@ def _take_segment(
             if begun is None and taken.generation is not None and taken.schema is not None:
                 _check_compatible(taken.schema, version)
             _check_rule(taken, version, rule)
-        begins = begun is not None and version == begun.schema
+        # No row of before a generation counts for it, whatever types its columns had in the segment.
+        begins = begun is not None and (
+            version == begun.schema or not has_common_types(taken.plan, Tier.CHANGELOG, version)
+        )
         taken = _add_step(taken, Step(segment, version, begins), version, known=known)
     return taken
 

@@ -1249,6 +1249,29 @@ def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: 
     assert delivery.view(users) == expected(users)
 
 
+@pytest.mark.parametrize("last", [TEXT, t.Date()], ids=["as before", "a third type"])
+def test_a_segment_may_have_rows_of_types_that_have_nothing_in_common(
+    delivery: Delivery, last: t.ColumnType
+) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS, READY)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    history.transaction((orders, "c", (2, "b")))
+    value = "d" if last == TEXT else dt.date(2024, 2, 29)
+    for type_, row in ((INT, (3, 7)), (last, (4, value))):
+        columns = (ORDERS.columns[0], Column("note", type_, True))
+        history.restart(orders, replace(ORDERS, columns=columns), Filling)
+        history.transaction((orders, "c", row))
+    delivery.deliver()
+    assert delivery.lake.find(ORDERS.table).stopped is None
+    told = delivery.tier(orders, Tier.CHANGELOG)
+    aside = ("note__until_2", "note__until_2_")
+    found = sorted(map(tuple, told.select("id", "note", *aside).collect()))
+    before = (2, "b", None, None) if last == TEXT else (2, None, "b", None)
+    assert found == [(1, None, "a", None), before, (3, None, None, 7), (4, value, None, None)]
+
+
 def test_a_stopped_table_comes_back_with_the_next_generation_of_its_mirror(delivery: Delivery) -> None:
     history = delivery.history
     orders = history.table(ORDERS)

@@ -8,6 +8,7 @@ from pipeline.config.lake_types import LakeType, LakeTypeRule, form_by_rules
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import changes_schema
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.lake.batch import (
     DeliveryStop,
@@ -20,6 +21,7 @@ from pipeline.lake.batch import (
 )
 from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import accept_batch
+from pipeline.lake.files.parquet_files import Rewrite, Stored, fit
 from pipeline.lake.files.value_conversion import ValueRefused
 from pipeline.lake.tables import LakeColumn, Tier, columns
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -28,7 +30,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import ChunkId
-from pipeline.types.column_types import Geometry, Integer, Text
+from pipeline.types.column_types import ColumnType, Date, Geometry, Integer, Text
 
 INT = Integer(8, unsigned=False)
 ID = Column("id", INT, False)
@@ -194,6 +196,31 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
     assert (todo.reason, todo.generation, todo.schema, todo.since) == ("", 30, V1, 3)
     assert [piece.segment for piece in todo.pieces.rows] == [4]
     assert [piece.segment for piece in todo.pieces.changes] == [3, 3]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["with rows of before", "without"])
+@pytest.mark.parametrize("last", [Text("utf8mb4"), Date()], ids=["as before", "a third type"])
+def test_a_segment_may_bring_types_between_two_that_have_nothing_in_common(
+    last: ColumnType, *, first: bool
+) -> None:
+    """Each statement begins a generation, and only the last one of the segment counts."""
+    between, ends = (replace(V1, columns=(ID, Column("note", type_, True))) for type_ in (INT, last))
+    there = LakeTableState(V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=5)
+    versions = [V1, between, ends] if first else [between, ends]
+    todo = accept_batch(there, V1.table, next_batch([entry(2, *versions, mirror=Filling(30))]))
+    assert (todo.reason, todo.through, todo.generation, todo.schema) == ("", 2, 30, ends)
+    now = {each.column.name: each.column.type.lower() for each in todo.plan.columns}
+    of = columns(ends, Tier.CHANGELOG)[-1].type.lower()
+    assert {name: type_ for name, type_ in now.items() if name.startswith("note")} == {
+        "note": of,
+        "note__until_2": "string",
+        "note__until_2_": "bigint",
+    }
+    stored = {name: Stored(name, type_) for name, type_ in now.items()}
+    for schema, into in ((between, "note__until_2_"), (ends, "note")):
+        fitting = fit(changes_schema(schema), stored)
+        names = fitting.schema.names if isinstance(fitting, Rewrite) else changes_schema(schema).names
+        assert names[-1] == into
 
 
 def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it() -> None:
