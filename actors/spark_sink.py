@@ -56,7 +56,7 @@ from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.mirrors import mirror_rules
-from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
+from pipeline.lake.state import Idle, SinkEnded, State
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     FindingKind,
@@ -69,6 +69,7 @@ from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()
 
@@ -237,7 +238,7 @@ class SparkSink(Actor[ToSparkSink]):
                 str(table): {
                     "mirror": mirrors[table].wire if table in mirrors else None,
                     **_mirror_status(self._state, table),
-                    "stopped": _stop_reason(table, so_far),
+                    "stopped": _stop_reason(table, self._state),
                     "no_view": None if views is None else views.refused.get(table),
                 }
                 for table in {**so_far.tables, **so_far.failed}
@@ -479,7 +480,7 @@ class SparkSink(Actor[ToSparkSink]):
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, after.stopped is not None, table=str(table), part="lake")
         if after.stopped is not None:
-            reason = recapture.stop_reason(table, after.stopped.reason)
+            reason = _with_remedy(table, after.stopped.reason, order.batch.checkpoint, self._state)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return spark_sink.TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)
@@ -682,10 +683,19 @@ def _find_in(lake: Lake, table: TableId) -> _Found:
     return _Found(table, found, sizes)
 
 
-def _stop_reason(table: TableId, so_far: LakeProgress) -> str | None:
+def _stop_reason(table: TableId, state: State) -> str | None:
     """Returns why a table gets no more, and how it begins again if it isn't retried."""
+    so_far = state.so_far
     reason = so_far.stopped(table)
-    return recapture.stop_reason(table, reason) if reason is not None and so_far.of(table).stopped else reason
+    if reason is None or so_far.of(table).stopped is None:
+        return reason
+    return _with_remedy(table, reason, so_far.checkpoint, state)
+
+
+def _with_remedy(table: TableId, reason: str, at: Checkpoint, state: State) -> str:
+    """Returns why a table has stopped in the lake, and how it begins again."""
+    mirrored = mirror_rules.has_mirror(table, at.schemas.get(table), state.rules)
+    return recapture.stop_reason(table, reason, mirrored=mirrored)
 
 
 def _verifications(state: State) -> dict[str, dict[str, Any]]:

@@ -39,6 +39,9 @@ from pipeline.snapshot.snapshot import (
 )
 
 _REMEDY: Final = "{reason}; then begin it again: tidemark signal CONFIG recapture --tables '{pattern}'"
+_NO_MIRROR: Final = (
+    "{reason}; then stop the service, move the table's folder in the lake ({table}) away, and start it again"
+)
 _REPROTECTED: Final = "the rules for its columns have changed, and it begins again"
 _UNKNOWN: Final = "the source doesn't show it, or the configuration doesn't capture it"
 _KEYLESS: Final = (
@@ -47,8 +50,14 @@ _KEYLESS: Final = (
 )
 
 
-def stop_reason(table: TableId, reason: str) -> str:
-    """Returns why a table has stopped, and how to begin it again after a repair."""
+def stop_reason(table: TableId, reason: str, *, mirrored: bool = True) -> str:
+    """Returns why a table has stopped, and how to begin it again after a repair.
+
+    `mirrored`: whether it is to have a mirror. In the lake a table without one begins again with nothing that it has
+    there: a recapture begins a generation of its mirror alone.
+    """
+    if not mirrored:
+        return _NO_MIRROR.format(reason=reason, table=table)
     pattern = re.escape(table.dotted).replace("'", "'\\''")  # quoted for a shell
     return _REMEDY.format(reason=reason, pattern=pattern)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import Definite
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Mirror
 
 _THERE = (
@@ -39,6 +39,11 @@ def check_pieces(pieces: Pieces, table: TableId, rule: LakeRule) -> None:
     """Raises Definite if a table that must have no mirror lacks rows of one."""
     if rule.tiers is Tiers.CHANGELOG and pieces.rows:
         raise Definite(_WAITING.format(table=table))
+
+
+def has_mirror(table: TableId, schema: TableSchema | None, rules: tuple[LakeRule, ...]) -> bool:
+    """Returns whether a table is to have a mirror: it has a primary key, and no rule is against it."""
+    return (schema is None or bool(schema.key)) and rule_of(rules, table).tiers is not Tiers.CHANGELOG
 
 
 def tables_without_mirror(

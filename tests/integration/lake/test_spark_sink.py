@@ -43,7 +43,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot
-from pipeline.types.column_types import Integer
+from pipeline.types.column_types import Integer, Text
 from tests.integration.history import FILLING, History, Table
 from tests.servers.sink import sink_ports
 from tests.servers.spark import start_quickly
@@ -255,6 +255,24 @@ async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(hou
 
 
 @pytest.mark.full
+async def test_a_recapture_is_no_remedy_for_a_table_without_a_mirror(house: House) -> None:
+    """It would begin a generation of a mirror, which the table is not to have."""
+    house.lake = replace(house.lake, rules=(LakeRule(TableFilter(("shop\\.orders",)), Tiers.CHANGELOG),))
+    house.orders.mirror = None
+    async with house.life() as running:
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+        id_, v = house.orders.schema.columns
+        house.orders.schema = replace(house.orders.schema, columns=(id_, replace(v, type=Text("utf8mb4"))))
+        house.history.transaction((house.orders, "u", (2, "a")))
+        await house.mailbox.put(SEALED, SegmentSealed(house.history.seal()))
+        await house.until(lambda: bool(house.stopped("orders")), running)
+        assert house.stopped("orders").endswith(
+            "; then stop the service, move the table's folder in the lake (shop.orders) away, and start it again"
+        )
+        assert "recapture" not in house.stopped("orders")
+
+
 async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
     house.lake = replace(house.lake, compact_files=3)
     for n in (1, 2, 3):

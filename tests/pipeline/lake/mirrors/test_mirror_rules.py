@@ -7,7 +7,13 @@ import pytest
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import DeliveryStop, Generation, LakeTableState, Piece, Pieces, next_batch
-from pipeline.lake.mirrors.mirror_rules import apply_rules, check_found, check_pieces, tables_without_mirror
+from pipeline.lake.mirrors.mirror_rules import (
+    apply_rules,
+    check_found,
+    check_pieces,
+    has_mirror,
+    tables_without_mirror,
+)
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -52,3 +58,10 @@ def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -
     assert [each.since for each in kept[ORDERS]] == [7]
     assert len(kept[ITEMS.table]) == 2
     assert ORDERS not in apply_rules(BATCH, (), frozenset({ORDERS}), 8).generations
+
+
+def test_a_table_has_a_mirror_if_it_has_a_key_and_no_rule_is_against_it() -> None:
+    assert has_mirror(ITEMS.table, ITEMS, RULES)
+    assert has_mirror(ITEMS.table, None, RULES), "none has been seen"
+    assert not has_mirror(ITEMS.table, replace(ITEMS, key=()), RULES)
+    assert not has_mirror(ORDERS, V1, RULES)
