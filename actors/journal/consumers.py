@@ -17,7 +17,8 @@ No output is ever ahead of the journal, unless an older copy of the journal was 
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
 anything, the file gets the journal's end (`unchecked_end`). It keeps that through restarts until the consumer has
 compared its output with it. If the consumer can't look at a part of its output then, it continues with the others. The
-file keeps the end for that part alone (`unseen`).
+file keeps the end for that part alone (`unseen`). A store may carry out a write late, after it was repeated, and bring
+back a file from before the comparison. So the process that has compared remembers that, and its next write says so.
 
 The output of a consumer that is forgotten stays, and so does what it lacks. Of the lake nothing else says that: which
 tables have lost rows, and what isn't compared yet. So its file is renamed, and counts when the consumer returns.
@@ -71,6 +72,8 @@ class Consumers:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        # What this process has found out of the consumers' outputs: for which tables it couldn't compare them.
+        self._checked: dict[str, Mapping[TableId, int]] = {}
 
     def record_progress(
         self,
@@ -103,6 +106,7 @@ class Consumers:
     def leave_unchecked(self, name: str, end: int) -> None:
         """Records that the journal ends with this segment, if a consumer is known or was forgotten, and no earlier end
         is unchecked."""
+        self._checked.pop(name, None)
         self._change(
             name,
             lambda known: replace(
@@ -112,7 +116,9 @@ class Consumers:
 
     def checked(self, name: str, unseen: Mapping[TableId, int] | None = None) -> None:
         """Records that a consumer's output isn't ahead of the journal, except perhaps for tables that are `unseen`."""
+        self._checked.pop(name, None)
         self._change(name, lambda known: replace(known, unchecked_end=None, unseen=unseen or {}))
+        self._checked[name] = unseen or {}
 
     def _change(self, name: str, change: Callable[[Consumer], Consumer]) -> None:
         """Changes what is known of a consumer, or what waits for its return."""
@@ -160,7 +166,7 @@ class Consumers:
     def _read(self, name: str, suffix: str) -> Consumer | None:
         try:
             value = json.loads(self._files.read(f"{CONSUMERS}/{name}{suffix}"))
-            return Consumer(
+            told = Consumer(
                 int(value["segment"]),
                 int(value["told_at"]),
                 value.get("said"),
@@ -177,6 +183,8 @@ class Consumers:
                 f"{self._files.shown}/{CONSUMERS}/{name}{suffix} is damaged: run tidemark forget-consumer FILE {name}, "
                 "and the consumer reports again"
             ) from error
+        unseen = self._checked.get(name)
+        return told if unseen is None else replace(told, unchecked_end=None, unseen=unseen)
 
     def behind(self, segment: int) -> str | None:
         """Returns the slowest one, if it hasn't reported this segment."""

@@ -159,6 +159,24 @@ def test_an_output_is_unchecked_from_the_first_end_on_until_it_was_compared(file
     assert unchecked() == 9, "progress says nothing of a table that couldn't be looked at"
 
 
+def test_a_store_that_is_late_brings_no_unchecked_end_back(files: Files) -> None:
+    """It stalls, the write is repeated, and it carries the first request out ten seconds later."""
+    consumers, orders, path = Consumers(files), TableId("shop", "orders"), "consumers/lake.json"
+    consumers.record_progress("lake", 3, 3)
+    consumers.leave_unchecked("lake", 4)
+    late = files.read(path)
+    for unseen in ({orders: 4}, {}):
+        consumers.checked("lake", unseen)
+        files.put(path, late)
+        told = consumers.all()["lake"]
+        assert (told.unchecked_end, told.unseen) == (None, unseen), "the sink may begin again in this process"
+        consumers.record_progress("lake", 5, 5)
+        told = Consumers(files).all()["lake"]
+        assert (told.segment, told.unchecked_end, told.unseen) == (5, None, unseen)
+    consumers.leave_unchecked("lake", 9)
+    assert Consumers(files).all()["lake"].unchecked_end == 9
+
+
 def test_a_table_that_could_not_be_looked_at_stays_unchecked_alone(files: Files) -> None:
     consumers, orders = Consumers(files), TableId("shop", "orders")
     consumers.record_progress("lake", 3, 2)
