@@ -127,7 +127,10 @@ class Upkeep:
             quoted("__commit_time"),
         )
         merged = "" if trim.merged is None else f" AND {segment} <= {trim.merged}"
-        ago = f"current_timestamp() - make_dt_interval(0, 0, 0, {3600 * trim.hours:.6f})"
+        now = "current_timestamp()"
+        if trim.until is not None:
+            now = f"least({now}, timestamp_micros({trim.until}))"
+        ago = f"{now} - make_dt_interval(0, 0, 0, {3600 * trim.hours:.6f})"
         young = f"SELECT min({segment}) FROM {changelog} WHERE {committed} >= {ago}"
         old = f"{committed} < {ago}{merged} AND {segment} < coalesce(({young}), {_LARGEST})"
         with side_session(self._session, {}) as session:

@@ -253,7 +253,7 @@ class LakeTables:
     """What the batches know: the lake's settings, what it has of each table, and which mirrors may be merged.
 
     `runs`: the verifications that capture knows there. `incomplete`: the tables that lack something of the segments.
-    `unread`: as of the checkpoint.
+    `unread`: as of the checkpoint. `newest`: as of the lake's progress.
     """
 
     settings: LakeSettings
@@ -262,6 +262,7 @@ class LakeTables:
     runs: tuple[VerificationRun, ...] = ()
     incomplete: frozenset[TableId] = frozenset()
     unread: Mapping[TableId, int] = field(default_factory=dict)
+    newest: int | None = None
 
     def stopped(self, table: TableId) -> bool:
         """Returns whether the sink delivers nothing more to the table."""
@@ -558,6 +559,7 @@ def _trim(background: Background, lake: LakeTables, kept: TableUpkeep, through: 
     keyed = schema is not None and bool(schema.key)
     trim = maintenance.trim_of(kept, rule, keyed, lake.settings.keep_changelog_hours)
     since = (run.since for run in background.verified.unjudged(lake.runs, kept.table))
+    trim = maintenance.bound_trim(trim, lake.newest)
     return trim and replace(trim, scn=min(since, default=None))
 
 

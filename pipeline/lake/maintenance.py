@@ -27,7 +27,7 @@ Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM),
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -55,6 +55,9 @@ VACUUM_FIRST_S: Final = 3_600.0
 # ones, if one of the two tables has so many files. Those of verifications that the checkpoint knows stay.
 DAYS_OF_RESULTS: Final = 90
 MANY_RESULTS: Final = 100
+
+# So much later (µs) than the source's newest commit it may be now. The clock here counts up to there.
+AHEAD_US: Final = 86_400_000_000
 
 # How long (s) work pauses that another writer's commit has undone.
 REST_S: Final = 30.0
@@ -92,12 +95,14 @@ class Trim:
     """Which changes to delete.
 
     These are the ones through the segment `merged` (all, if None) that were committed `hours` ago, or longer (at any
-    time, if None). Whatever came before these goes too. `scn`: none after it, None for no such bound.
+    time, if None). Whatever came before these goes too. `scn`: none after it, None for no such bound. `until`: from
+    when (µs since the epoch) at the latest the hours count, None for now.
     """
 
     merged: int | None
     hours: float | None
     scn: int | None = None
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,16 @@ def trim_of(kept: TableUpkeep, rule: LakeRule, keyed: bool, keep_hours: float) -
     if rule.tiers is Tiers.CHANGELOG:
         return Trim(None, keep_hours)
     return Trim(kept.merged, keep_hours) if keyed else None
+
+
+def bound_trim(trim: Trim | None, newest: int | None) -> Trim | None:
+    """Returns a trim whose hours count from a day after the `newest` commit of the source at the latest.
+
+    So a clock here that is far ahead for a while makes nothing old. If no commit has come yet (None), nothing is.
+    """
+    if trim is None or trim.hours is None:
+        return trim
+    return None if newest is None else replace(trim, until=newest + AHEAD_US)
 
 
 def versions_h(tier: Tier, vacuum_hours: float) -> float:

@@ -59,7 +59,8 @@ class LakeProgress:
     `whole`: the segment through which both have everything; `bare`: tables whose mirror is missing
     (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that have failed and aren't wholly delivered since;
     `ahead`: where the others are while such tables catch up. `lost`: tables without a mirror whose changes here don't
-    add up to their rows (`pipeline.journal.missing_generations`).
+    add up to their rows (`pipeline.journal.missing_generations`). `newest`: the latest commit time that a batch has
+    brought since the start (µs since the epoch), None if none has.
     """
 
     segment: int = 0
@@ -75,6 +76,7 @@ class LakeProgress:
     failed: Mapping[TableId, Failed] = field(default_factory=dict)
     ahead: Ahead | None = None
     lost: LostScans = field(default_factory=dict)
+    newest: int | None = None
 
     @property
     def left_out(self) -> frozenset[TableId]:
@@ -261,4 +263,5 @@ class State:
             runs_of((so_far.ahead or so_far).checkpoint),
             frozenset(so_far.tables) if so_far.ahead is not None else so_far.left_out | so_far.failed.keys(),
             so_far.checkpoint.unread,
+            so_far.newest,
         )

@@ -806,6 +806,7 @@ def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Nex
         checkpoint=batch.checkpoint,
         reported=max(delivering.reported, 0 if there else -1),
         lost=lost_by(state.so_far.lost, batch.checkpoint),
+        newest=max((each for each in (state.so_far.newest, batch.newest) if each is not None), default=None),
     )
     reported = None if so_far.left_out else so_far.reported
     tell = ReportProgress(batch, reported, now - delivering.began, so_far.lost, so_far.brought)

@@ -32,7 +32,7 @@ from pipeline.lake.background import (
 from pipeline.lake.batch import Pieces
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
-from pipeline.lake.maintenance import Chore, TableSize, Trim
+from pipeline.lake.maintenance import Chore, TableSize, Trim, bound_trim
 from pipeline.lake.tables import Tier, location
 from pipeline.snapshot.checkpoint import Ready
 from tests.histories.power import Power
@@ -231,6 +231,18 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
     upkeep.trim(ID, Trim(None, 1.0))
     assert rows(delivery.tier(table, Tier.CHANGELOG)) == []
     assert delivery.view(table) == expected(table)
+
+
+def test_what_is_old_by_a_clock_far_ahead_alone_stays(delivery: Delivery) -> None:
+    """All that's here was committed long ago, and so was the newest commit of the source."""
+    table = filled(delivery)
+    told = delivery.tier(table, Tier.CHANGELOG).selectExpr("unix_micros(max(__commit_time))")
+    [[newest]] = told.collect()
+    everything = rows(delivery.tier(table, Tier.CHANGELOG))
+    for trim in (bound_trim(Trim(None, hours), newest) for hours in (25.0, 23.0)):
+        assert rows(delivery.tier(table, Tier.CHANGELOG)) == everything
+        delivery.lake.upkeep.trim(ID, trim)
+    assert rows(delivery.tier(table, Tier.CHANGELOG)) == []
 
 
 def test_what_is_young_stays_although_a_later_commit_has_an_old_time(delivery: Delivery) -> None:

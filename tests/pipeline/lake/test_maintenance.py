@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.lake.maintenance import (
+    AHEAD_US,
     CHECKPOINT_AFTER,
     TRIM_EVERY_S,
     VACUUM_EVERY_S,
@@ -15,6 +16,7 @@ from pipeline.lake.maintenance import (
     TableSize,
     TableUpkeep,
     Trim,
+    bound_trim,
     due_at,
     found_table,
     trim_of,
@@ -101,3 +103,11 @@ def test_all_that_is_due_is_told() -> None:
 def test_what_is_trimmed_by_rule(tiers: Tiers, keyed: bool, hours: float, trimmed: Trim | None) -> None:
     rule = LakeRule(PLAIN.tables, tiers)
     assert trim_of(kept(), rule, keyed, hours) == trimmed
+
+
+def test_a_clock_that_is_far_ahead_makes_no_change_old() -> None:
+    """An age counts until a day after the source's newest commit, as long as that is earlier than now."""
+    assert bound_trim(Trim(3, 1.0), 7) == Trim(3, 1.0, until=7 + AHEAD_US)
+    assert bound_trim(Trim(3, 1.0), None) is None, "none has come since the start"
+    assert bound_trim(Trim(3, None), None) == Trim(3, None)
+    assert bound_trim(None, 7) is None

@@ -216,6 +216,7 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
     told = story.after(TableDelivered(ITEMS.table, had(1, 0))).only(ReportProgress)
     assert (told.batch.through, told.reported, told.seconds) == (1, 0, 3.0)
     assert (story.state.so_far.segment, story.state.so_far.of(ORDERS).changes) == (1, 1)
+    assert story.state.lake_tables.newest == told.batch.newest == 2
     assert story.after(ProgressReported()).orders == [ReadBatch(1, 2)]
     assert story.read(of(ORDERS, 2)).only(DeliverTable).before == had(1, 0)
     assert story.after(TableDelivered(ORDERS, had(2, 1))).only(ReportProgress).reported == 1

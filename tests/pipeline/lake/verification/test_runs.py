@@ -28,7 +28,7 @@ from pipeline.lake.background import (
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import Chore, TableSize, Trim
+from pipeline.lake.maintenance import AHEAD_US, Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     BYTES_AT_ONCE,
@@ -352,9 +352,9 @@ def test_files_that_a_start_finds_are_compared_at_once() -> None:
 
 def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
     settings = LakeSettings("lake", keep_changelog_hours=1)
-    lake = LakeTables(settings, {ID: HAD}, {ID: Ready(0)}, (RUN,))
+    lake = LakeTables(settings, {ID: HAD}, {ID: Ready(0)}, (RUN,), newest=7)
     background = tables_met(Background(), {ID: HAD}, {(ID, Tier.CHANGELOG): TableSize(1)}, 0.0)
     _, work = next_work(background, lake, 5, "position", 3_600.0)
     assert isinstance(work, MaintainTable)
-    assert work.trim == Trim(0, 1, RUN.since)
+    assert work.trim == Trim(0, 1, RUN.since, 7 + AHEAD_US)
     assert work.runs == {RUN.run}, "their results aren't trimmed either"
