@@ -5,10 +5,10 @@ Each log begins right behind one transaction, which makes the position to start 
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -120,7 +120,10 @@ DOCUMENTS: Final = Table(
     REPEAT(CONCAT('Bestellung №', n, ' '), 8)""",
     "note = CONCAT(note, '!')",
 )
-TABLES: Final = (ELEVEN, ONE, SIXTY, DOCUMENTS)
+# The same, to be filled with documents alone, of which a part is changed then.
+PARTS: Final = replace(DOCUMENTS, name="parts", change="")
+_CHANGED_PART: Final = "document = JSON_SET(document, '$.number', id + 1)"
+TABLES: Final = (ELEVEN, ONE, SIXTY, DOCUMENTS, PARTS)
 
 
 @contextmanager
@@ -147,21 +150,48 @@ def write(mysql: MysqlServer, table: Table, rows: int, transaction: int, *, comp
     """Fill a new log with that many changed rows, so many in each transaction."""
     mysql.sql(f"TRUNCATE {table.name}", "RESET BINARY LOGS AND GTIDS", "TRUNCATE one", database=DATABASE)
     begin, gtids = _end(mysql)
-    share = -(-rows // (_SESSIONS * transaction)) * transaction
-    bounds = [(first, min(first + share, rows)) for first in range(0, rows, share)]
 
-    def fill(bound: tuple[int, int]) -> None:
+    def fill(first: int, end: int) -> None:
         mysql.sql(
             f"SET SESSION binlog_transaction_compression = {compressed:d}",
-            f"CALL fill_{table.name}({bound[0]}, {bound[1]}, {transaction})",
+            f"CALL fill_{table.name}({first}, {end}, {transaction})",
             database=DATABASE,
         )
 
-    with ThreadPoolExecutor(_SESSIONS) as sessions:
-        list(sessions.map(fill, bounds))
+    _in_sessions(fill, rows, transaction)
     end, _ = _end(mysql)
     images = rows + rows // transaction * table.updated(transaction)
     return Log(_source(mysql), table.name, begin, gtids, end, rows, images)
+
+
+def write_diffs(mysql: MysqlServer, rows: int, transaction: int) -> Log:
+    """Fill a new log with updates of that many JSON documents: of each it has the diff of one member."""
+    filled = write(mysql, PARTS, rows, transaction)
+    begin, gtids = _end(mysql)
+
+    def change(first: int, end: int) -> None:
+        mysql.sql(
+            "SET SESSION binlog_row_value_options = PARTIAL_JSON",
+            *(
+                f"UPDATE {PARTS.name} SET {_CHANGED_PART} WHERE id >= {at} AND id < {at + transaction}"
+                for at in range(first, end, transaction)
+            ),
+            database=DATABASE,
+        )
+
+    _in_sessions(change, rows, transaction)
+    end, _ = _end(mysql)
+    events = mysql.sql(f"SHOW BINLOG EVENTS IN '{begin.file}' FROM {begin.offset} LIMIT 5")
+    assert any(event[2] == "Update_rows_partial" for event in events), f"the log has no diffs: {events}"
+    return replace(filled, begin=begin, gtids=gtids, end=end, images=2 * rows)
+
+
+def _in_sessions(work: Callable[[int, int], None], rows: int, transaction: int) -> None:
+    """Does it for parts of so many rows, in whole transactions, each in a session of its own."""
+    share = -(-rows // (_SESSIONS * transaction)) * transaction
+    with ThreadPoolExecutor(_SESSIONS) as sessions:
+        firsts = range(0, rows, share)
+        list(sessions.map(work, firsts, (min(first + share, rows) for first in firsts)))
 
 
 def nothing(mysql: MysqlServer, table: Table) -> Log:

@@ -14,19 +14,24 @@ from typing import Final
 
 from bench._command import command_line
 from bench._debezium import catch_up
-from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
+from bench._logs import DOCUMENTS, ELEVEN, ONE, PARTS, SIXTY, Log, Table, server, write, write_diffs
 from bench._readers import mysql_replication, raw_socket, readings, tidemark, tidemark_uncaptured
 from bench._report import Figure, Peer, say, told
+from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts, locate
 
 _TIMES: Final = 5
 _MB: Final = 1_000_000
 _LIMIT: Final = "raw dump socket"
+_DIFF_ALLOWED_US: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A log of `rows` rows, so many in each transaction, and how many of them the slow peers read."""
+    """A log of `rows` rows, so many in each transaction, and how many of them the slow peers read.
+
+    `diffs`: the rows are updates of JSON documents, of each of which the log has one diff.
+    """
 
     key: str
     name: str
@@ -37,6 +42,7 @@ class Scenario:
     debezium: int
     forms: tuple[str, ...] = ("json",)
     compressed: bool = False
+    diffs: bool = False
 
 
 SCENARIOS: Final = (
@@ -52,6 +58,7 @@ SCENARIOS: Final = (
         "compressed", "compressed, 1,000 rows", ELEVEN, 1_000_000, 1_000, 0, 400_000, compressed=True
     ),
     Scenario("one-compressed", "one row, compressed", ELEVEN, 250_000, 1, 0, 200_000, compressed=True),
+    Scenario("diffs", "JSON diffs, 1,000 rows", PARTS, 200_000, 1_000, 0, 0, forms=(), diffs=True),
 )  # fmt: skip
 
 
@@ -78,9 +85,7 @@ def _measured(parts: Parts, scenario: Scenario) -> Iterator[Figure]:
     """One scenario's figures; it has a server of its own, so that none bears what another left."""
     with server(parts) as mysql:
         begun = time.monotonic()
-        log = write(
-            mysql, scenario.table, scenario.rows, scenario.transaction, compressed=scenario.compressed
-        )
+        log = _written(mysql, scenario)
         written_s = time.monotonic() - begun
         say(f"{scenario.name}: {log.rows:,} rows, {log.bytes / _MB:.0f} MB, written in {written_s:.0f} s")
         raw, ours, passed = readings([raw_socket, tidemark, tidemark_uncaptured], log, log.rows, _TIMES)
@@ -91,10 +96,20 @@ def _measured(parts: Parts, scenario: Scenario) -> Iterator[Figure]:
         yield Figure(
             f"{scenario.name}: processor time", ours.processor_us, "µs/row", Peer(_LIMIT, raw.processor_us)
         )
+        if scenario.diffs:
+            allowed = Peer("allowed", _DIFF_ALLOWED_US)
+            yield Figure(f"{scenario.name}: for a diff and all else", ours.processor_us, "µs/diff", allowed)
         size = log.bytes / log.rows / _MB
         yield Figure(
             f"{scenario.name}: uncaptured", passed.rate * size, "MB/s", Peer(_LIMIT, raw.rate * size)
         )
+
+
+def _written(mysql: MysqlServer, scenario: Scenario) -> Log:
+    rows, transaction = scenario.rows, scenario.transaction
+    if scenario.diffs:
+        return write_diffs(mysql, rows, transaction)
+    return write(mysql, scenario.table, rows, transaction, compressed=scenario.compressed)
 
 
 def _peers(parts: Parts, scenario: Scenario, log: Log) -> Iterator[Peer]:

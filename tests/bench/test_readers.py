@@ -7,7 +7,7 @@ from multiprocessing import resource_tracker
 import pytest
 
 from bench import _debezium, _readers
-from bench._logs import DOCUMENTS, ELEVEN, ONE, SIXTY, Log, Table, server, write
+from bench._logs import DOCUMENTS, ELEVEN, ONE, PARTS, SIXTY, Log, Table, server, write, write_diffs
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.coordinates import Coordinates
@@ -69,6 +69,12 @@ def test_a_reading_in_a_process_of_its_own_gives_its_rate(log: Log) -> None:
 def test_every_table_can_be_filled_and_read(mysql: MysqlServer, table: Table, transaction: int) -> None:
     written = write(mysql, table, 1_000, transaction)
     assert _readers.tidemark(written, 1_000) > 0
+
+
+def test_a_log_of_diffs_has_two_images_of_each_document(mysql: MysqlServer) -> None:
+    written = write_diffs(mysql, ROWS, transaction=1_000)
+    assert (written.rows, written.images, written.table) == (ROWS, 2 * ROWS, PARTS.name)
+    assert _readers.tidemark(written, ROWS) > 0  # it counts the images itself
 
 
 def test_debeziums_rate_is_told_from_behind_its_warming_up() -> None:
