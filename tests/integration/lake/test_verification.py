@@ -504,7 +504,7 @@ def test_corruptions_are_found_named_and_repaired(
     assert {kind.value: count for kind, count in judged.found.items()} == Counter(
         kind for kind, *_ in expected
     )
-    if not repairs:  # tests/integration/lake/test_verify_command.py has each kind repaired
+    if not repairs:  # test_verify_command.py has five rows repaired, of all four kinds of findings
         return
     again = verified.repair("many", 400)
     assert (again.verdict, again.rows) == (LakeVerdict.EQUAL, len(expected))
