@@ -544,6 +544,10 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.WorkDone(judgements=judgements) if work is not None:
                 self._measure_mirror(work.table)
                 self._measure_verified(judgements)
+                unjudged: dict[tuple[str, ...], float] = {
+                    (str(table),): times for table, times in self._state.unjudged_in_a_row.items()
+                }
+                self.metrics.replace(catalogue.UNJUDGED_IN_A_ROW, unjudged)
             case spark_sink.CursorFound() | spark_sink.GapFound() | spark_sink.BeginningFound() if (
                 self._state.so_far.ahead is None
             ):
@@ -555,10 +559,11 @@ class SparkSink(Actor[ToSparkSink]):
     def _measure_verified(self, judgements: Iterable[Judgement]) -> None:
         for each in judgements:
             of = str(each.table)
-            for kind in FindingKind:
-                self.metrics.set(catalogue.FINDINGS, each.found.get(kind, 0), table=of, kind=kind.value)
+            if each.verdict is not LakeVerdict.UNJUDGED:  # what was found before may still be there
+                for kind in FindingKind:
+                    self.metrics.set(catalogue.FINDINGS, each.found.get(kind, 0), table=of, kind=kind.value)
             if each.verdict is LakeVerdict.EQUAL:
-                self.metrics.set(catalogue.VERIFIED_AT, time.time(), table=of)
+                self.metrics.set(catalogue.VERIFIED_AT, each.at, table=of)
             else:
                 found = ", ".join(f"{count} {kind.value}" for kind, count in each.found.items())
                 reason = "; ".join(filter(None, (found, each.reason)))

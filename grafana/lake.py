@@ -176,6 +176,7 @@ _WORK: Final = Row(
             ),
             [Query(CHOSEN.sum(of.FINDINGS, "table", "kind"), "{{table}} {{kind}}")],
             "short",
+            width=8,
         ),
         series_panel(
             "Time since a table was verified",
@@ -186,6 +187,18 @@ _WORK: Final = Row(
             ),
             [Query(f"time() - {CHOSEN.max(of.VERIFIED_AT, 'table')}", "{{table}}")],
             "s",
+            width=8,
+        ),
+        series_panel(
+            "Verifications that couldn't be judged",
+            Words(
+                "How many verifications of each table in a row had no result, since the last one that had.",
+                "More than 2, or a line that rises. Nothing shows that the lake is what the source is.",
+                "The runbook of TidemarkUnverified has what to do: docs/runbooks.md.",
+            ),
+            [Query(CHOSEN.max(of.UNJUDGED_IN_A_ROW, "table"), "{{table}}")],
+            "short",
+            width=8,
         ),
         series_panel(
             "What Spark does beside the batches",

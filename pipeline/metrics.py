@@ -367,7 +367,7 @@ WORK_FAILED = Counter(
 )
 FINDINGS = Gauge(
     "tidemark_verification_findings",
-    "Rows of a lake table that differ from the source's, as its last verification found them. "
+    "Rows of a lake table that differ from the source's, as the last verification that could be judged found them. "
     "Kind is missing, extra, different or duplicate.",
     ("table", "kind"),
 )
@@ -377,6 +377,11 @@ VERIFIED_AT = Gauge(
     ("table",),
 )
 FRESHNESS = Histogram(
+UNJUDGED_IN_A_ROW = Gauge(
+    "tidemark_unjudged_verifications",
+    "Verifications of a table in a row that couldn't be judged, since the last one that could.",
+    ("table",),
+)
     "tidemark_freshness_seconds",
     "Time from the commit on the source until the changelog has it, for the oldest commit of each batch.",
 )

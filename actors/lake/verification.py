@@ -122,7 +122,7 @@ class LakeVerification:
         return bool(self._held(table, None))
 
     def verify(self, work: VerifyRows) -> tuple[Judgement, ...]:
-        """Compares a table's files, and returns the results of the verifications that have ended.
+        """Compares a table's files, and returns the results of the verifications that have ended, the earliest first.
 
         Raises Conflict while the live view lacks changes that came behind columns which the mirror doesn't have yet.
         """
@@ -144,7 +144,7 @@ class LakeVerification:
                 self._record(run, judgement)
             self._remove_keys(run)
         self._remove_rows(work.table, held)
-        return tuple(judged)
+        return tuple(sorted(judged, key=lambda each: each.at))
 
     def keys_to_repair(
         self, run: VerificationRun, most: int = MOST_REPAIRED

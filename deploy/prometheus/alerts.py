@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from actors.signals.verify_schedule import VerifySchedule
 from pipeline import metrics
 
 RULES: Final = Path(__file__).with_name("alerts.yaml")
@@ -158,6 +159,17 @@ ALERTS: Final = (
         "{{ $value }}.",
         f"{metrics.FINDINGS.name} > 0",
         holds_s=0.0,
+    ),
+    Alert(
+        "TidemarkUnverified",
+        "warning",
+        "No verification{{ with $labels.table }} of {{ . }}{{ end }} at {{ $labels.instance }} has been judged for "
+        "long.",
+        # The schedule sends a signal again ten minutes after each rejection: 36 times in the window.
+        f"{metrics.UNJUDGED_IN_A_ROW.name} > 2 or on (job, instance) sum by (job, instance) (increase("
+        f'{metrics.SIGNALS.name}{{{{channel="{VerifySchedule.name}", outcome="rejected"}}}}[{{window}}])) > 30',
+        holds_s=0.0,
+        window_s=6 * _HOUR,
     ),
     Alert(
         "TidemarkJournalNearQuota",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.config.settings import LakeSettings
-from pipeline.config.table_rules import LakeRule
+from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.journal.missing_generations import LostScans
 from pipeline.lake.background import Background, LakeTables
@@ -251,6 +251,17 @@ class State:
     def rules(self) -> tuple[LakeRule, ...]:
         """What is kept of each table."""
         return self.settings.rules
+
+    @property
+    def unjudged_in_a_row(self) -> Mapping[TableId, int]:
+        """Returns how many verifications in a row couldn't be judged, of each table with a primary key and a mirror."""
+        tables, rules = self.so_far.tables, self.rules
+        return {
+            table: times
+            for table, times in self.background.verified.in_a_row.items()
+            if rule_of(rules, table).tiers is not Tiers.CHANGELOG
+            and ((schema := tables.get(table, LakeTableState()).schema) is None or schema.key)
+        }
 
     @property
     def lake_tables(self) -> LakeTables:

@@ -22,7 +22,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import maintenance
-from pipeline.lake.background import MaintainTable
+from pipeline.lake.background import MaintainTable, VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, Piece, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
@@ -40,6 +40,7 @@ from pipeline.lake.step import (
     next_batch_of,
 )
 from pipeline.lake.tables import Tier
+from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.metrics import Counter
@@ -149,6 +150,29 @@ async def test_trouble_with_the_tables_of_verifications_fails_no_tables_trim(
     upkeep.error = SparkLost("gone")
     with pytest.raises(SparkLost):
         await sink._do_work(SparkUp(spark, lake), trim)
+
+
+def test_a_verification_that_cannot_be_judged_leaves_what_was_found(sink: SparkSink) -> None:
+    def extra() -> float:
+        return sink.metrics.value(catalogue.FINDINGS, table=str(ORDERS), kind="extra")
+
+    found = Judgement("v1", ORDERS, LakeVerdict.DIFFERENT, 9, {FindingKind.EXTRA: 2}, "", 5.0)
+    unjudged = replace(found, run="v2", verdict=LakeVerdict.UNJUDGED, found={}, at=6.0, reason="so")
+    sink._measure_verified([found, unjudged])
+    assert extra() == 2
+    sink._measure_verified([replace(found, run="v3", verdict=LakeVerdict.EQUAL, found={}, at=7.0)])
+    assert extra() == 0
+    assert sink.metrics.value(catalogue.VERIFIED_AT, table=str(ORDERS)) == 7.0, "perhaps before this start"
+
+
+def test_verifications_without_a_result_are_counted(sink: SparkSink) -> None:
+    unjudged = Judgement("v1", ORDERS, LakeVerdict.UNJUDGED, 9, {}, "", 5.0, "so")
+    work = VerifyRows(ORDERS, (), 3, "", 0, None, stopped=False)
+    for results, count in (((unjudged, unjudged), 2), ((replace(unjudged, verdict=LakeVerdict.EQUAL),), 0)):
+        known = sink._state.background.verified.compared(ORDERS, 0, 1.0, results)
+        sink._state = replace(sink._state, background=replace(sink._state.background, verified=known))
+        sink._measure_fact(WorkDone(TableSize(), None, results), work)
+        assert sink.metrics.value(catalogue.UNJUDGED_IN_A_ROW, table=str(ORDERS)) == count
 
 
 @pytest.mark.parametrize("readable", [True, pytest.param(False, marks=pytest.mark.measuring_fails)])

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -212,6 +213,29 @@ async def test_a_lake_that_is_gone(
         lake.unlink()
         away.rename(lake)
         await it.ends("TidemarkLakeStalled")
+
+
+@pytest.mark.full
+async def test_verifications_that_cannot_be_judged(
+    server: MysqlServer, spark_settings: SparkSettings, prometheus: Prometheus, tmp_path: Path
+) -> None:
+    """Each ends as its table's columns change."""
+    settings = replace(captured(server, tmp_path, server.port), spark=spark_settings)
+    server.sql("INSERT INTO shop.t VALUES (1, '')")
+    async with watched(settings, prometheus, tmp_path, Assembly) as it:
+        await it.service.execute("s", r"shop\.t")
+        ready = 'tidemark_mirror_rebuilding_timestamp_seconds{table="shop.t"} == 0'
+        await until(lambda: it.prometheus.query(ready), "its mirror is complete", WITHIN_S)
+        await it.service.tell("pause-snapshot", "p")
+        for times in range(1, 4):
+            await it.service.tell("verify", f"v{times}", r"shop\.t")
+            server.sql(f"ALTER TABLE shop.t ADD COLUMN c{times} INT")
+            counted = partial(it.prometheus.query, f"tidemark_unjudged_verifications == {times}")
+            await until(counted, "it's unjudged", WITHIN_S)
+        await it.fires("TidemarkUnverified")
+        await it.service.tell("resume-snapshot", "r")
+        await it.service.tell("verify", "v", r"shop\.t")
+        await it.ends("TidemarkUnverified")
 
 
 @pytest.mark.full

@@ -93,6 +93,7 @@ SEEN_ELSEWHERE: dict[Metric, str] = {
     catalogue.JOURNAL_FULL: "it has room: tests/chaos/test_alerts.py",
     catalogue.CONFLICTS: "nobody else writes to the lake: tests/integration/lake/test_maintenance.py",
     catalogue.FINDINGS: "the lake is what the source is: tests/integration/lake/test_verify_command.py",
+    catalogue.UNJUDGED_IN_A_ROW: "each has a result: tests/chaos/test_alerts.py",
     catalogue.WORK_FAILED: "all that's begun succeeds: tests/actors/test_spark_sink.py",
     catalogue.SIGNALS_UNANSWERED: "for moments: tests/actors/test_signal_listener.py",
 }

@@ -157,12 +157,14 @@ class UnreadFindings:
 class Comparisons:
     """What the sink knows of verifications: rows that wait, and the results by run and table.
 
-    `unread`: the repairs whose next batch of keys couldn't be read.
+    `unread`: the repairs whose next batch of keys couldn't be read. `in_a_row`: how many verifications of a table were
+    unjudged since the last one that wasn't.
     """
 
     pending: Mapping[TableId, PendingRows] = field(default_factory=dict)
     judged: Mapping[tuple[str, TableId], Judgement] = field(default_factory=dict)
     unread: Mapping[VerificationRun, UnreadFindings] = field(default_factory=dict)
+    in_a_row: Mapping[TableId, int] = field(default_factory=dict)
 
     def with_rows(self, table: TableId, rows: int, now: float, bytes_: int = 0) -> "Comparisons":
         """Returns it with more rows of a table that wait, from files with so many bytes."""
@@ -184,13 +186,19 @@ class Comparisons:
         took: float = 0.0,
     ) -> "Comparisons":
         """Returns it after a comparison that `began` (s) with so many rows, from files with so many bytes, and `took`
-        so long (s)."""
+        so long (s).
+
+        `judgements`: the results for the table, the earliest first.
+        """
         pending = {other: waiting for other, waiting in self.pending.items() if other != table}
         waited = self.pending.get(table)
         if waited is not None and waited.rows > rows:
             pending[table] = PendingRows(waited.rows - rows, began, waited.bytes - bytes_, took)
-        judged = {**self.judged, **{(each.run, each.table): each for each in judgements}}
-        return replace(self, pending=pending, judged=judged)
+        judged, times = dict(self.judged), self.in_a_row.get(table, 0)
+        for each in judgements:
+            judged[each.run, each.table] = each
+            times = times + 1 if each.verdict is LakeVerdict.UNJUDGED else 0
+        return replace(self, pending=pending, judged=judged, in_a_row={**self.in_a_row, table: times})
 
     def only(self, runs: Sequence[VerificationRun]) -> "Comparisons":
         """Returns it without what belongs to other runs."""

@@ -358,3 +358,13 @@ def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
     assert isinstance(work, MaintainTable)
     assert work.trim == Trim(0, 1, RUN.since, 7 + AHEAD_US)
     assert work.runs == {RUN.run}, "their results aren't trimmed either"
+
+
+def test_verifications_that_cannot_be_judged_are_counted_until_one_can() -> None:
+    unjudged = replace(EQUAL, verdict=LakeVerdict.UNJUDGED, reason="so")
+    counted = Comparisons().compared(ID, 0, 1.0, [unjudged, EQUAL, unjudged])
+    assert counted.in_a_row == {ID: 1}
+    counted = counted.compared(ITEMS.table, 0, 2.0, [replace(unjudged, table=ITEMS.table)])
+    counted = counted.compared(ID, 0, 3.0, [unjudged]).only([])
+    assert counted.in_a_row == {ID: 2, ITEMS.table: 1}
+    assert counted.compared(ID, 0, 4.0, [DIFFERENT]).in_a_row == {ID: 0, ITEMS.table: 1}
