@@ -257,7 +257,8 @@ RANGES = Gauge("tidemark_snapshot_ranges", "Ranges of the table in the running o
 RANGES_DONE = Gauge("tidemark_snapshot_done_ranges", "Ranges that are completely emitted.", ("table",))
 SNAPSHOT_LEFT = Gauge(
     "tidemark_snapshot_left_seconds",
-    "Estimated time until the table's snapshot ends, by its rate and the server's estimate of rows; not with a filter.",
+    "Estimated time until the table's snapshot ends, by its rate and the server's estimate of rows; not with a filter, "
+    "and not of a verification.",
     ("table",),
 )
 SOURCE_BUSY = Gauge(
@@ -376,12 +377,12 @@ VERIFIED_AT = Gauge(
     "When a verification last found the table equal to the source.",
     ("table",),
 )
-FRESHNESS = Histogram(
 UNJUDGED_IN_A_ROW = Gauge(
     "tidemark_unjudged_verifications",
     "Verifications of a table in a row that couldn't be judged, since the last one that could.",
     ("table",),
 )
+FRESHNESS = Histogram(
     "tidemark_freshness_seconds",
     "Time from the commit on the source until the changelog has it, for the oldest commit of each batch.",
 )

@@ -135,16 +135,21 @@ class SnapshotMetrics:
         tables = Counter(type(state) for state in latest.values())
         for kind in get_args(TableSnapshot):
             self._metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
-        for _, table, before, state in _table_states(was, now):
+        for snapshot, table, before, state in _table_states(was, now):
             if progress(before) != progress(state):
-                self._report_progress(str(table), progress(before), progress(state))
+                self._count_chunks(str(table), progress(before), progress(state))
+                if snapshot.verification is None:
+                    self._report_progress(str(table), progress(state))
 
     @contain_errors
-    def _report_progress(self, table: str, was: Progress, now: Progress) -> None:
+    def _count_chunks(self, table: str, was: Progress, now: Progress) -> None:
         if now.chunks < was.chunks:  # it has begun again
             was = Progress()
         self._metrics.count(catalogue.CHUNKS, now.chunks - was.chunks, table=table, outcome="emitted")
         self._metrics.count(catalogue.ROWS_GIVEN_UP, now.superseded - was.superseded, table=table)
+
+    @contain_errors
+    def _report_progress(self, table: str, now: Progress) -> None:
         for gauge, count in (
             (catalogue.ROWS_DONE, now.rows),
             (catalogue.ROWS_EXPECTED, now.expected),
@@ -166,25 +171,45 @@ def _table_states(
 
 @contain_errors
 def _log_changes(before: Checkpoint, now: Checkpoint) -> None:
-    """Logs which tables were stopped, and which tables' snapshots have begun or ended."""
+    """Logs which tables were stopped, and which tables' snapshots and verifications have begun or ended."""
     for table in now.stopped.keys() - before.stopped.keys():
         reason = recapture.stop_reason(table, now.stopped[table])
         log.error("the table was stopped", table=str(table), part="capture", reason=reason)
     if now.snapshots is not before.snapshots:
         for snapshot, table, was, state in _table_states(before.snapshots, now.snapshots):
             if type(was) is not type(state):
-                _log_state(snapshot.id, str(table), state)
+                if snapshot.verification is None:
+                    _log_snapshot(snapshot.id, str(table), state)
+                else:
+                    _log_verification(snapshot.id, str(table), state, repairs=snapshot.verification.repairs)
 
 
 @contain_errors
-def _log_state(id_: str, table: str, state: TableSnapshot) -> None:
+def _log_verification(id_: str, table: str, state: TableSnapshot, *, repairs: bool) -> None:
     match state:
         case SnapshotWaiting():
             pass
         case Chunking():
-            log.info("the table's snapshot has begun", id=id_, table=table)
-        case Repairing(done):
+            log.info("the table's verification has begun", id=id_, table=table)
+        case Completed(reread=rows) if repairs:
+            log.info("all rows to repair are in the journal", id=id_, table=table, rows=rows)
+        case Repairing(done) | Completed(done):
             log.info("all rows to verify are in the journal", id=id_, table=table, rows=done.rows)
+        case SnapshotStopped():
+            log.info("the table's verification was stopped", id=id_, table=table)
+        case SnapshotFailed(reason):
+            log.warning("the table's verification failed", id=id_, table=table, reason=reason)
+        case _:
+            assert_never(state)
+
+
+@contain_errors
+def _log_snapshot(id_: str, table: str, state: TableSnapshot) -> None:
+    match state:
+        case SnapshotWaiting() | Repairing():  # only a verification repairs
+            pass
+        case Chunking():
+            log.info("the table's snapshot has begun", id=id_, table=table)
         case Completed(done):
             log.info("the table's snapshot is complete", id=id_, table=table, rows=done.rows)
         case SnapshotStopped():

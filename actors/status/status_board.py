@@ -258,6 +258,7 @@ class StatusBoard:
         left: dict[tuple[str, ...], float] = {
             (str(TableId(table["database"], table["table"])),): table["left_seconds"]
             for snapshot in self._rates.with_rates(capture)
+            if not snapshot.get("verification")
             for table in snapshot["tables"]
             if table["left_seconds"] is not None
         }

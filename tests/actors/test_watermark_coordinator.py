@@ -4,6 +4,7 @@ import math
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
@@ -16,7 +17,7 @@ from pipeline.messages.binlog import LogAdvanced, PauseReading
 from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.chunks import ChunkFailed, PlanTable, ReadChunk, SourceOverloaded, SourceRecovered
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
-from pipeline.messages.journal import JournalFull, JournalHasSpace
+from pipeline.messages.journal import DifferencesReported, JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalReceived
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter
@@ -35,6 +36,7 @@ from tests.pipeline.builders import (
     planned,
     read,
     statement,
+    stop,
 )
 
 TABLE = {"table": str(ORDERS.table)}
@@ -154,6 +156,51 @@ async def test_a_verification_hides_no_snapshot() -> None:
     await house.coordinator.handle(SignalReceived(VerifyTables("v1")))
     assert [each["id"] for each in house.coordinator.status()["snapshots"]] == ["s1", "v1"]
     assert house.tables() == {"failed": 1}
+
+
+async def verified(*, repair: bool = False) -> tuple[House, ReadChunk]:
+    """A coordinator of a table with a complete mirror, and the order for the first chunk of its verification."""
+    mirrors: dict[TableId, Mirror] = {ORDERS.table: Ready(2)}
+    house = House(Checkpoint(gtids("a:1-5"), scn=7, schemas={ORDERS.table: ORDERS}, mirrors=mirrors))
+    await house.coordinator.handle(LogAdvanced(place(10)))
+    await house.coordinator.handle(SignalReceived(VerifyTables("v1", repair=repair)))
+    await house.orders.mailbox.get()
+    await house.coordinator.handle(planned(ORDERS))
+    order = await house.orders.mailbox.get()
+    assert isinstance(order, ReadChunk)
+    return house, order
+
+
+@pytest.mark.parametrize("repairs", [False, True])
+async def test_a_verification_is_no_progress_of_a_snapshot_and_has_its_own_words(repairs: bool) -> None:
+    with capture_logs() as logs:
+        house, order = await verified(repair=repairs)
+        await house.coordinator.handle(read(order, 1))
+        if repairs:
+            await house.coordinator.handle(DifferencesReported("v1", ORDERS.table, 1, None, last=True))
+    assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == 1
+    for gauge in (catalogue.ROWS_DONE, catalogue.ROWS_EXPECTED, catalogue.RANGES, catalogue.RANGES_DONE):
+        assert not house.metrics.value(gauge, **TABLE)
+    told = [(each["event"], each.get("rows")) for each in logs]
+    assert told == [
+        ("the table's verification has begun", None),
+        ("all rows to verify are in the journal", 1),
+        *([("all rows to repair are in the journal", 0)] if repairs else []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stopped", "event"),
+    [(True, "the table's verification was stopped"), (False, "the table's verification failed")],
+)
+async def test_a_verification_that_ends_early_lacks_no_rows_of_the_lake(stopped: bool, event: str) -> None:
+    house, order = await verified()
+    with capture_logs() as logs:
+        await house.coordinator.handle(
+            stop("st", ORDERS) if stopped else ChunkFailed(order.chunk, "it can't be read")
+        )
+    (told,) = logs
+    assert (told["event"], told["log_level"]) == (event, "info" if stopped else "warning")
 
 
 async def test_tables_that_have_stopped_are_counted_also_after_a_start() -> None:

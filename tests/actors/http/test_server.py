@@ -111,18 +111,22 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
             "to_go": [{"number": 1, "done": ["geheim"], "end": ["z"]}],
             "request": {"condition": None, "keys": [["geheim"]]},
         }
+        verified = {**table, "table": "verified"}
         filtered = {"condition": "name = 'geheim'", "keys": []}
         ended = {**table, "table": "items", "state": "completed", "request": filtered}
         bench.said[Name.WATERMARK_COORDINATOR] = {
             "position": "uuid:1-5",
-            "snapshots": [{"id": "s1", "tables": [table, ended]}],
+            "snapshots": [
+                {"id": "s1", "tables": [table, ended]},
+                {"id": "v1", "verification": {"since": 7}, "tables": [verified]},
+            ],
             "windows": [{"chunk": "s1/shop.orders/7", "snapshot": "s1", "table": "shop.orders", "range": 0}],
             "busy": "65 threads run on the source",
         }
         bench.said[Name.SPARK_SINK] = {"position": "uuid:1-4", "freshness_seconds": 0.5, "verifications": {}}
         bench.said[Name.JOURNAL_WRITER] = {"no_room": "its quota is reached"}
         bench.board.look(10.0, 1000.0)
-        table["rows"] = 200
+        table["rows"] = verified["rows"] = 200
         bench.board.look(15.0, 1005.0)
         text = (await bench.get("/status"))[1]
         assert "geheim" not in text
@@ -135,6 +139,8 @@ async def test_status_puts_together_what_the_actors_say(tmp_path: Path) -> None:
         seen, _ = status["snapshots"][0]["tables"]
         assert (seen["rows_per_second"], seen["left_seconds"], seen["windows"]) == (20.0, 20.0, 1)
         assert bench.metrics.value(catalogue.SNAPSHOT_LEFT, table="shop.orders") == 20.0
+        assert status["snapshots"][1]["tables"][0]["left_seconds"] == 20.0
+        assert not bench.metrics.value(catalogue.SNAPSHOT_LEFT, table="shop.verified")
         assert "verifications" not in status["actors"]["SparkSink"], "the snapshots have the results"
         assert status["busy"] == "65 threads run on the source"
         assert status["no_room"] == "its quota is reached"
