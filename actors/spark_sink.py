@@ -508,14 +508,14 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return spark_sink.WorkFailed()
         self._measure_work(work, self.now() - began, written)
-        if isinstance(work, MaintainTable) and work.chore is Chore.TRIM:
-            await self._trim_results(up, work)
+        if isinstance(work, MaintainTable) and work.runs is not None:
+            await self._trim_results(up, work, work.runs)
         return spark_sink.WorkDone(size, at, judgements)
 
-    async def _trim_results(self, up: SparkUp, work: MaintainTable) -> None:
+    async def _trim_results(self, up: SparkUp, work: MaintainTable, runs: frozenset[str]) -> None:
         """Trims the tables of verifications. If they fail, the table's own TRIM doesn't. Raises if Spark is gone."""
         try:
-            await self._call(Pool.BESIDE, up.lake.upkeep.trim_results, work.runs)
+            await self._call(Pool.BESIDE, up.lake.upkeep.trim_results, runs)
         except (SparkLost, CatalogUndefined):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it's these tables' alone

@@ -142,15 +142,15 @@ class MergeMirror:
 class MaintainTable:
     """Do a chore for a lake table, which was in this state when the chore began.
 
-    `trim`: what a TRIM deletes, None for nothing. `versions_h`: for how many hours a VACUUM keeps files. `runs`: the
-    ids of the verifications whose results a TRIM keeps.
+    `trim`: what a TRIM deletes, None for nothing. `versions_h`: for how many hours a VACUUM keeps files. `runs`: if a
+    TRIM trims the results of verifications too, the ids of those that it keeps.
     """
 
     chore: Chore
     kept: TableUpkeep
     trim: Trim | None
     versions_h: float
-    runs: frozenset[str]
+    runs: frozenset[str] | None
 
     @property
     def table(self) -> TableId:
@@ -221,6 +221,7 @@ class Background:
     `verified`: what there is of verifications. `due`: what is due, and since when. `resting`: what was given up or
     failed, and until when it pauses. `failed`: how often in a row. `compared`: whether the last turn was a
     comparison's. `prepared`: what has been done first for the comparison whose turn it is, each at most once.
+    `results_due`: the first TRIM from then on (s) trims the results of verifications too.
     """
 
     mirrored: Mapping[TableId, Mirrored] = field(default_factory=dict)
@@ -233,6 +234,7 @@ class Background:
     verified: Comparisons = field(default_factory=Comparisons)
     compared: bool = False
     prepared: frozenset[Due] = frozenset()
+    results_due: float = -math.inf
 
     def keeping(self, kept: TableUpkeep) -> "Background":
         """Returns it with this state of a lake table."""
@@ -356,7 +358,9 @@ def work_done(
             return _record_merge(background, work, under_way.began, size, now)
         case MergeMirror():
             return _record_merge(background, work, under_way.began, size, now)
-        case MaintainTable(chore, before):
+        case MaintainTable(chore, before, runs=runs):
+            if runs is not None:  # also if they couldn't be trimmed
+                background = replace(background, results_due=now + maintenance.TRIM_EVERY_S)
             return _record_chore(background, chore, before, now, size)
         case VerifyRows(table, rows=rows, bytes=bytes_):
             began = under_way.began
@@ -404,7 +408,7 @@ def next_work(
     first = _first_for(background, chosen, [each for each in rested if each not in background.prepared])
     # What becomes due meanwhile counts from then.
     left = {each: since for each, since in background.due.items() if each != first}
-    work = _work(background, lake, first, through, position)
+    work = _work(background, lake, first, through, position, now)
     background = replace(background, due=left, under_way=UnderWay(work, now))
     if first != chosen:
         return replace(background, prepared=background.prepared | {first}), work
@@ -511,7 +515,9 @@ def _comparison_due_at(background: Background, lake: LakeTables, table: TableId)
     return comparison_due_at(background.verified.pending.get(table), ended=ended)
 
 
-def _work(background: Background, lake: LakeTables, due: Due, through: int, position: str) -> BackgroundWork:
+def _work(
+    background: Background, lake: LakeTables, due: Due, through: int, position: str, now: float
+) -> BackgroundWork:
     match due:
         case CompletionDue(table):
             mirrored = background.mirrored[table]
@@ -543,7 +549,8 @@ def _work(background: Background, lake: LakeTables, due: Due, through: int, posi
         case ChoreDue(chore, table, tier):
             kept = background.kept[table, tier]
             hours = maintenance.versions_h(tier, lake.settings.vacuum_hours)
-            runs = frozenset(run.run for run in lake.runs)
+            with_results = chore is Chore.TRIM and background.results_due <= now
+            runs = frozenset(run.run for run in lake.runs) if with_results else None
             return MaintainTable(chore, kept, _trim(background, lake, kept, through), hours, runs)
         case _:
             assert_never(due)

@@ -7,7 +7,7 @@
 - *Trim*: deletes changes from a changelog that no reader needs. If the changelog is only the mirror's inbox, these are
   all that its mirror has merged. Else they are those older than the rule keeps them. It also removes the part of
   Delta's log that has expired. Delta itself would remove a whole day of it at once.
-  With a changelog it trims the results of verifications, and compacts them.
+  With a changelog it trims the results of verifications, and compacts them, at most once an hour.
 - *Vacuum*: VACUUM removes files that no readable version has.
 - *Checkpoint*: Delta writes the state of its log into one file, so that readers needn't read all commits. Otherwise
   Delta would do so within a commit, which then takes a second or two, and many seconds beside a merge.

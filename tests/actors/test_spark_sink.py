@@ -112,7 +112,7 @@ async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_a
     lake: Any = SimpleNamespace(upkeep=FailingUpkeep(), version=lambda *_: 0)
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
-    trim = MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset())
+    trim = MaintainTable(Chore.TRIM, kept, None, 1.0, None)
     assert await sink._do_work(SparkUp(spark, lake), trim) == fact
     assert sink.metrics.value(counted, kind="trim") == 1
 
@@ -126,7 +126,7 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
-        await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0, frozenset()))
+        await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0, None))
 
 
 @pytest.mark.parametrize("error", [OSError("the table can't be read"), Conflict("somebody else")])
@@ -190,7 +190,7 @@ async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
     )
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
-    compact = MaintainTable(Chore.COMPACT, kept, None, 1.0, frozenset())
+    compact = MaintainTable(Chore.COMPACT, kept, None, 1.0, None)
     assert await sink._do_work(SparkUp(spark, lake), compact) == WorkDone(TableSize(1), None, ())
     read = sink.metrics.value
     assert read(catalogue.LAKE_FILES_WRITTEN, kind="compact") == 5 * readable

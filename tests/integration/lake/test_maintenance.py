@@ -341,7 +341,7 @@ def test_what_work_says_that_it_has_written_is_on_the_disk(
 
     monkeypatch.setattr(Upkeep, "compact", beside_a_delivery)
     kept = maintenance.found_table(ID, Tier.CHANGELOG, TableSize(), 0.0, 0)
-    _, _, _, written = do_work(delivery.lake, MaintainTable(Chore.COMPACT, kept, None, 1.0, frozenset()))
+    _, _, _, written = do_work(delivery.lake, MaintainTable(Chore.COMPACT, kept, None, 1.0, None))
     new = {path: size for path, size in on_disk(delivery, Tier.CHANGELOG).items() if path not in before}
     (compacted,) = (size for path, size in new.items() if path.name.startswith("part-"))
     assert len(new) == (1 + 2) + (1 + 2)

@@ -28,7 +28,7 @@ from pipeline.lake.background import (
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import AHEAD_US, Chore, TableSize, Trim
+from pipeline.lake.maintenance import AHEAD_US, TRIM_EVERY_S, Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     BYTES_AT_ONCE,
@@ -357,7 +357,7 @@ def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
     _, work = next_work(background, lake, 5, "position", 3_600.0)
     assert isinstance(work, MaintainTable)
     assert work.trim == Trim(0, 1, RUN.since, 7 + AHEAD_US)
-    assert work.runs == {RUN.run}, "their results aren't trimmed either"
+    assert work.runs == frozenset({RUN.run}), "their results aren't trimmed either"
 
 
 def test_verifications_that_cannot_be_judged_are_counted_until_one_can() -> None:
@@ -368,3 +368,20 @@ def test_verifications_that_cannot_be_judged_are_counted_until_one_can() -> None
     counted = counted.compared(ID, 0, 3.0, [unjudged]).only([])
     assert counted.in_a_row == {ID: 2, ITEMS.table: 1}
     assert counted.compared(ID, 0, 4.0, [DIFFERENT]).in_a_row == {ID: 0, ITEMS.table: 1}
+
+
+def test_results_of_verifications_are_trimmed_at_most_once_an_hour_also_if_that_fails() -> None:
+    """Each table has a TRIM of its own."""
+    settings = LakeSettings("lake", keep_changelog_hours=1)
+    tables = {each.table: LakeTableState(each, generation=0) for each in (ORDERS, ITEMS)}
+    lake = LakeTables(settings, tables, dict.fromkeys(tables, Ready(0)), (RUN,))
+    sizes = dict.fromkeys(((table, Tier.CHANGELOG) for table in tables), TableSize(1))
+    background = tables_met(Background(), tables, sizes, 0.0)
+    trimmed, hour = [], int(TRIM_EVERY_S)
+    for at in (*range(hour, hour + 9), *range(2 * hour, 2 * hour + 9)):
+        background, work = next_work(background, lake, 5, "position", at)
+        if isinstance(work, MaintainTable):
+            background = work_done(background, TableSize(1), at)
+            if work.chore is Chore.TRIM:
+                trimmed.append((at // hour, work.runs is not None))
+    assert sorted(trimmed) == [(1, False), (1, True), (2, False), (2, True)]
