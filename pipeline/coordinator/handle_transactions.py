@@ -10,7 +10,8 @@ If that takes more than a chunk may, the coordinator drops the window and orders
 answer to the first order finds no window. No writer can prolong that endlessly. As long as no chunk of the table comes,
 its orders only shrink. At most as many orders are out at once as there are connections, and each halves the next ones
 at most once. An order for a single row is never dropped. So the number of useless orders is at most the connections
-times the halvings of a chunk's rows.
+times the halvings of a chunk's rows. Rows that are read by their keys aren't ordered with fewer rows either. Of
+these, and of an order for a single row, the window keeps only the last change of each key.
 """
 
 from dataclasses import dataclass, replace
@@ -177,9 +178,7 @@ def _touch_table(state: State, table: TableId, keys: SliceKeys) -> State:
 
 def exceeds_memory(window: Window, most: int) -> bool:
     """Returns whether the window's chunk must be ordered again with fewer rows."""
-    order = window.order
-    fewer = isinstance(order, ReadChunk) and order.limit > 1
-    return isinstance(window, Reading) and window.kept_bytes > most and fewer
+    return isinstance(window, Reading) and window.kept_bytes > most and windows.can_be_smaller(window.order)
 
 
 # Rows of the signal table

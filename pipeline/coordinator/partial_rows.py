@@ -80,6 +80,11 @@ class PartialRows:
         """Returns those that the mask selects."""
         return PartialRows(self.tokens.filter(mask), self.absent.filter(mask), self.rows.filter(mask))
 
+    def last_changes(self) -> "PartialRows":
+        """Returns of each key the last row with the same absent columns: it has what it replaces."""
+        last = pa.array(last_places(self.tokens, self.absent))
+        return PartialRows(self.tokens.take(last), self.absent.take(last), self.rows.take(last))
+
     @staticmethod
     def joined(parts: Sequence["PartialRows"]) -> "PartialRows":
         """Returns several, joined in their order."""
@@ -126,6 +131,20 @@ def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str]
         unknown |= (kind == ImageKind.UPDATE_AFTER) & given
     partial = stays & ~whole
     return ImageMasks(gone | (stays & whole), partial, partial & unknown)
+
+
+def last_places(tokens: pa.Array, absent: pa.Array | None = None) -> npt.NDArray[np.int64]:
+    """Returns where each key comes last, in their order; with `absent` each key with the same absent columns."""
+    codes = _codes(tokens)
+    if absent is not None:
+        codes = codes * (len(tokens) + 1) + _codes(absent)
+    _, from_end = np.unique(codes[::-1], return_index=True)
+    return np.sort(len(codes) - 1 - from_end)
+
+
+def _codes(values: pa.Array) -> npt.NDArray[np.int64]:
+    codes = values.dictionary_encode(null_encoding="encode").indices
+    return codes.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
 
 
 def apply_partial_rows(rows: pa.RecordBatch, key: Sequence[int], partial: PartialRows) -> pa.RecordBatch:

@@ -81,6 +81,11 @@ all changes. They never go straight into the mirror, the table that has each row
 matter. The server's collation may return a row with other bytes for one of them. That isn't the row: it got this key by
 a change, which the stream has.
 
+**The last change of a key** suffices while L isn't known. Suppose that S didn't see a T that changed the row. A later
+change of this row found T's in the row. So S didn't see the last one either, by 2 it isn't in L, and its key is in K.
+Of the partial images of a row, one is overwritten by a later one with the same columns. So `_keep_last_changes` keeps
+the last of each, where nothing else bounds what a window keeps.
+
 **Keys that are gone.** A repair (`RepairRows`) also emits the keys of which S returned no row with exactly these bytes,
 without those in K. Each has no row at E. Suppose that it has one. Then some T gave a row this key after the state that
 S saw, or S would have returned it. The two cases hold for this T: its new key is in K.
@@ -92,20 +97,23 @@ doesn't promise; `pipeline.snapshot.watermark` for why the high watermark is a p
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.coordinator.partial_rows import PartialRows, apply_partial_rows
+from pipeline.coordinator.partial_rows import PartialRows, apply_partial_rows, last_places
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ChunkRead, ReadByKeys, ReadChunk, RepairRows
 from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
+
+# So few keys of a window are kept, however often they come.
+FEW_KEYS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,14 @@ class SliceKeys:
         partial = None if self.partial is None else self.partial.where(pc.is_in(self.partial.tokens, keys))
         here = met.to_numpy(zero_copy_only=False)
         return SliceKeys.of(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
+
+    def last_changes(self) -> "SliceKeys":
+        """Returns each key once, with the last transaction that touched it; likewise the partial rows."""
+        last = last_places(self.tokens)
+        partial = None if self.partial is None else self.partial.last_changes()
+        return SliceKeys.of(
+            self.transactions, self.transaction[last], self.tokens.take(pa.array(last)), partial
+        )
 
     def outside(self, low: GtidSet) -> pa.Array:
         """Returns the tokens of the transactions that aren't in the low watermark."""
@@ -197,13 +213,14 @@ class PassedKeys:
 class Reading:
     """The coordinator has ordered the chunk. It doesn't know yet which of the passing transactions are in L.
 
-    `kept_bytes`: the size of `passed_keys`.
+    `key_count` and `kept_bytes`: the number and the size of `passed_keys`.
     """
 
     wire: ClassVar[str] = "reading"
 
     order: ReadChunk | ReadByKeys
     passed_keys: PassedKeys = PassedKeys()
+    key_count: int = 0
     kept_bytes: int = 0
 
 
@@ -241,13 +258,18 @@ def pass_keys(window: Window, keys: SliceKeys) -> Window:
         keys = keys.among(window.order.tokens)
         if not len(keys):
             return window
+    passed, number = window.passed_keys.appended(keys), window.key_count + len(keys)
     match window:
         case Reading():
-            passed, size = window.passed_keys.appended(keys), window.kept_bytes + keys.nbytes
-            return replace(window, passed_keys=passed, kept_bytes=size)
+            size = window.kept_bytes + keys.nbytes
+            return _keep_last_changes(replace(window, passed_keys=passed, key_count=number, kept_bytes=size))
         case Reconciling():
-            passed, number = window.passed_keys.appended(keys), window.key_count + len(keys)
             return _drop_touched_rows(replace(window, passed_keys=passed, key_count=number))
+
+
+def can_be_smaller(order: ReadChunk | ReadByKeys) -> bool:
+    """Returns whether the chunk may be ordered again with fewer rows."""
+    return isinstance(order, ReadChunk) and order.limit > 1
 
 
 def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
@@ -257,14 +279,22 @@ def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
             f"was ordered: {window.order.ordered_at - read.low}"
         )
-    count = sum(len(keys) for keys in window.passed_keys)
     rows, gone = read.rows, None
     if isinstance(window.order, ReadByKeys):
         found = key_tokens(rows, window.order.schema.key)
         rows = rows.filter(pc.is_in(found, window.order.tokens))
         gone = _without_row(window.order, found) if isinstance(window.order, RepairRows) else None
     return _drop_touched_rows(
-        Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed_keys, count, gone=gone)
+        Reconciling(
+            window.order,
+            read.low,
+            read.high,
+            rows,
+            read.upto,
+            window.passed_keys,
+            window.key_count,
+            gone=gone,
+        )
     )
 
 
@@ -311,6 +341,19 @@ def _touched(window: Reconciling, passed: SliceKeys) -> pa.Array:
 
 def _without_row(order: RepairRows, found: pa.Array) -> pa.RecordBatch:
     return order.keys.filter(pc.invert(pc.is_in(order.tokens, found)))
+
+
+def _keep_last_changes(window: Reading) -> Reading:
+    """Returns the window with the last change of each key, once its keys are twice as many as when that was done.
+
+    That bounds the memory of a window that can't be ordered again with fewer rows, however often its keys change.
+    """
+    if can_be_smaller(window.order) or window.key_count <= 2 * len(next(iter(window.passed_keys))) + FEW_KEYS:
+        return window
+    kept = SliceKeys.joined(window.passed_keys).last_changes()
+    return replace(
+        window, passed_keys=PassedKeys().appended(kept), key_count=len(kept), kept_bytes=kept.nbytes
+    )
 
 
 def _drop_touched_rows(window: Reconciling) -> Reconciling:

@@ -76,12 +76,14 @@ def test_a_key_without_a_value_is_never_the_same() -> None:
     assert classify_images(of, key_tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
 
 
-def laid(rows: list[dict[str, int]], *given: dict[str, int]) -> list[dict[str, Any]]:
+def laid(rows: list[dict[str, int]], *given: dict[str, Any]) -> list[dict[str, Any]]:
     of = changes(*((ImageKind.UPDATE_AFTER, each) for each in given))
     partial = PartialRows(key_tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
-    found: list[dict[str, Any]] = apply_partial_rows(
-        pa.RecordBatch.from_pylist(rows, TABLE.arrow), TABLE.key, partial
-    ).to_pylist()
+    batch = pa.RecordBatch.from_pylist(rows, TABLE.arrow)
+    found: list[dict[str, Any]] = apply_partial_rows(batch, TABLE.key, partial).to_pylist()
+    last = partial.last_changes()
+    assert apply_partial_rows(batch, TABLE.key, last).to_pylist() == found
+    assert len(last) == len({(each["id"], *each) for each in given})
     return found
 
 
@@ -93,6 +95,17 @@ def test_of_each_column_the_last_change_that_has_it_counts() -> None:
         {"id": 1, "a": 7, "b": 6},
         TWO,
     ]
+
+
+def test_a_change_of_other_columns_replaces_none() -> None:
+    both, first, second = {"id": 1, "a": 1, "b": 1}, {"id": 1, "a": 5}, {"id": 1, "a": None}
+    assert laid(
+        [ONE, TWO], first, {"id": 1, "b": 6}, second, {"id": 2, "a": 7}, first, {"id": 1, "b": 8}
+    ) == [
+        {"id": 1, "a": 5, "b": 8},
+        {"id": 2, "a": 7, "b": 21},
+    ]
+    assert laid([ONE], first, both, first, second) == [{"id": 1, "a": None, "b": 1}]
 
 
 def test_rows_that_no_change_is_of_stay_as_they_are() -> None:

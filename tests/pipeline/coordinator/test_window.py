@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from pipeline.coordinator import window
 from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, SliceKeys
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced
-from pipeline.messages.chunks import ReadChunk
+from pipeline.messages.chunks import ReadChunk, ReselectRows
 from pipeline.messages.journal import ChunkPart
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableSchema
@@ -39,6 +40,13 @@ def reading(ordered_at: str = ORDERED_AT) -> Reading:
     return Reading(
         ReadChunk(chunk, ORDERS, primary_index(ORDERS), WHOLE_TABLE, 0, None, (9,), 5, gtids(ordered_at))
     )
+
+
+def of_one_row() -> Reading:
+    """The window of a chunk that can't be smaller."""
+    opened = reading()
+    assert isinstance(opened.order, ReadChunk)
+    return replace(opened, order=replace(opened.order, limit=1))
 
 
 def reconciling(*keys: int, low: str = ORDERED_AT, high: int = 15) -> Reconciling:
@@ -126,6 +134,42 @@ def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_rea
     first, second = touching(a6=1, a7=2), touching(a8=3)
     transactions = 3 * (4 + 4 + 3 * 8)
     assert kept.kept_bytes == first.tokens.nbytes + second.tokens.nbytes + transactions
+
+
+def reselecting(*keys: int) -> Reading:
+    """The window of rows that are read by these keys."""
+    asked = rows(ORDERS, keys)
+    tokens = key_tokens(asked, ORDERS.key)
+    chunk = ChunkId("reread", ORDERS.table, 1)
+    return Reading(ReselectRows(chunk, ORDERS, asked.select([0]), tokens, 1, gtids(ORDERED_AT)))
+
+
+@pytest.mark.parametrize("opened", [reselecting(1, 2, 3, 9), of_one_row()], ids=["by keys", "a single row"])
+def test_a_window_that_cannot_be_smaller_keeps_the_last_change_of_each_key(
+    opened: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "FEW_KEYS", 8)
+    kept: window.Window = opened
+    for number in range(6, 506):
+        kept = window.pass_keys(kept, touching(ORDERS, **{f"a{number}": number % 2 + 1, f"b{number}": 3}))
+        assert isinstance(kept, Reading)
+        assert kept.key_count == sum(map(len, kept.passed_keys)) <= 2 * 3 + 8
+        assert kept.kept_bytes == sum(each.nbytes for each in kept.passed_keys)
+    assert isinstance(kept, Reading)
+    # Key 2 was changed by a:505, and key 1 by a:504.
+    closing = window.take_chunk(kept, read(kept.order, 1, 2, 3, 9, low="a:1-504,b:1-505"))
+    assert emitted(closing) == [1, 3, 9]
+    assert emitted(window.take_chunk(kept, read(kept.order, 1, 2, 3, 9, low="a:1-5,b:1-505"))) == [3, 9]
+
+
+def test_a_window_that_can_be_smaller_keeps_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its chunk is ordered again if they take too much, and nothing sorts them until then."""
+    monkeypatch.setattr(window, "FEW_KEYS", 8)
+    kept: window.Window = reading()
+    for number in range(6, 106):
+        kept = window.pass_keys(kept, touching(ORDERS, **{f"a{number}": 1}))
+    assert isinstance(kept, Reading)
+    assert kept.key_count == 100
 
 
 def test_of_a_slice_a_window_keeps_the_transactions_that_touched_its_table_and_no_others() -> None:
