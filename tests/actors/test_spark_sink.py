@@ -137,6 +137,7 @@ async def test_trouble_with_the_tables_of_verifications_fails_no_tables_trim(
     lake: Any = SimpleNamespace(
         upkeep=upkeep,
         version=lambda *_: 0,
+        make_durable=lambda *_: None,
         written_since=lambda *_: WrittenFiles(),
         settled_versions=lambda _: None,
     )
@@ -186,7 +187,11 @@ async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
 
     upkeep = SimpleNamespace(compact=lambda *_: None, size=lambda *_: TableSize(1))
     lake: Any = SimpleNamespace(
-        upkeep=upkeep, version=lambda *_: 7, written_since=written_since, settled_versions=lambda _: None
+        upkeep=upkeep,
+        version=lambda *_: 7,
+        make_durable=lambda *_: None,
+        written_since=written_since,
+        settled_versions=lambda _: None,
     )
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
