@@ -7,13 +7,20 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from actors.lake.spark_session import installed_parts
 from actors.service.installation.pinned_jars import read_lock, sha256
 from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, ports, s3, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.spark_pair import SparkPair, delta_module
 from pipeline.config.s3_environment import LOG_STORE_JAR
+from pipeline.config.settings import SparkSettings
+from pipeline.errors import Definite
+from pipeline.lake.files.known_versions import check_pair
+from tests.servers.spark import jars_of_pair
 
 
 @pytest.fixture
@@ -221,6 +228,20 @@ def test_a_failed_program_is_told_by_its_last_words() -> None:
         list(cache.follow(["sh", "-c", "echo it broke >&2; exit 3"]))
     with pytest.raises(ToolchainError, match="is needed"):
         cache.run(["no-such-program"])
+
+
+def test_a_pair_that_conformance_names_may_write_a_lake_whichever_way_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{delta_module(pyspark.__version__)}-9.9.9.jar").touch()
+    for name, value in SparkPair(tmp_path, tmp_path, "9.9.9").environment.items():
+        monkeypatch.setenv(name, value)
+    settings = SparkSettings(jars=(tmp_path,))
+    with pytest.raises(Definite, match=r"Delta 9\.9\.9"):
+        installed_parts(settings)
+    assert jars_of_pair(monkeypatch) == settings.jars
+    assert installed_parts(settings).delta == "9.9.9"
+    check_pair("a Spark Connect server", pyspark.__version__, "9.9.9", "")
 
 
 def test_a_browser_on_the_path_goes_before_a_fetched_one(

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from actors.lake import spark_session
@@ -14,6 +15,8 @@ from actors.lake.spark_session import Spark
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.spark_pair import given_pair
 from pipeline.config.settings import SparkSettings
+from pipeline.lake.files import known_versions
+from pipeline.lake.files.known_versions import KnownPair
 
 __all__ = ["quick", "quick_java", "shared_spark", "spark", "spark_settings", "toml"]
 
@@ -88,6 +91,18 @@ class SharedSpark:
             self._spark = None
 
 
+def jars_of_pair(patched: pytest.MonkeyPatch) -> tuple[Path, ...]:
+    """The jars of the pair that `make conformance` names, which is the only known one from now on; none without it."""
+    if (given := given_pair()) is None:
+        return ()
+    jars, delta = given
+    spark = ".".join(pyspark.__version__.split(".")[:2])
+    known = (KnownPair(spark, delta, "make conformance names it"),)
+    for module in (known_versions, spark_session):
+        patched.setattr(module, "KNOWN_PAIRS", known)
+    return (jars,)
+
+
 @pytest.fixture(scope="session")
 def shared_spark(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
     """The modules' Spark, on this machine's cores, with the jars of `make setup-tests`. It isn't started yet.
@@ -95,11 +110,8 @@ def shared_spark(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iter
     With `make conformance` it is the pair that this names.
     """
     assert parts.s3 is not None, "the jars for S3 aren't here yet: run `make setup-tests`"
-    jars: tuple[Path, ...] = (*parts.jars, parts.s3)
     with pytest.MonkeyPatch.context() as patched:
-        if (pair := given_pair()) is not None:
-            jars = (pair[0],)
-            patched.setattr(spark_session, "DELTA_VERSION", pair[1])
+        jars = jars_of_pair(patched) or (*parts.jars, parts.s3)
         shared = SharedSpark(SparkSettings(jars=jars, conf=quick(parts)), tmp_path_factory)
         yield shared
         shared.end()
