@@ -1,4 +1,4 @@
-"""Draws curves of what was measured: small charts in rows, as SVG, and as PNG by the browser of the tests.
+"""Draws curves of what was measured: rows of small charts, as SVG, and as PNG by the browser of the tests.
 
 Both axes are logarithmic, so that a straight line is a power of what grows, and its slope the exponent.
 """
@@ -16,7 +16,6 @@ from deploy.toolchain.browser import setup
 
 _WIDTH: Final = 360
 _HEIGHT: Final = 250
-_COLUMNS: Final = 3
 _MARGIN: Final = (46, 16, 34, 44)  # above, to the right, below, to the left
 _COLOURS: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e")
 
@@ -34,12 +33,15 @@ class Chart:
     bars: Mapping[str, float]
 
 
-def draw_png(charts: Sequence[Chart], file: Path) -> None:
+Rows = Sequence[Sequence[Chart]]
+
+
+def draw_png(rows: Rows, file: Path) -> None:
     """Writes them into a PNG file. Raises CalledProcessError."""
-    width, height = _size(charts)
+    width, height = _size(rows)
     with tempfile.TemporaryDirectory(prefix="tidemark-curves-") as folder:
         page = Path(folder, "curves.html")
-        page.write_text(f'<body style="margin:0;background:white">{draw_svg(charts)}</body>')
+        page.write_text(f'<body style="margin:0;background:white">{draw_svg(rows)}</body>')
         command = [
             str(setup()),
             "--headless",
@@ -53,12 +55,13 @@ def draw_png(charts: Sequence[Chart], file: Path) -> None:
         subprocess.run(command, check=True, capture_output=True)
 
 
-def draw_svg(charts: Sequence[Chart]) -> str:
-    """Returns them in rows."""
-    width, height = _size(charts)
+def draw_svg(rows: Rows) -> str:
+    """Returns them as a text of SVG."""
+    width, height = _size(rows)
     drawn = (
-        f'<g transform="translate({i % _COLUMNS * _WIDTH} {i // _COLUMNS * _HEIGHT})">{_chart(chart)}</g>'
-        for i, chart in enumerate(charts)
+        f'<g transform="translate({column * _WIDTH} {row * _HEIGHT})">{_chart(chart)}</g>'
+        for row, charts in enumerate(rows)
+        for column, chart in enumerate(charts)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -66,8 +69,8 @@ def draw_svg(charts: Sequence[Chart]) -> str:
     )
 
 
-def _size(charts: Sequence[Chart]) -> tuple[int, int]:
-    return _WIDTH * min(len(charts), _COLUMNS), _HEIGHT * -(-len(charts) // _COLUMNS)
+def _size(rows: Rows) -> tuple[int, int]:
+    return _WIDTH * max(map(len, rows)), _HEIGHT * len(rows)
 
 
 def _chart(chart: Chart) -> str:

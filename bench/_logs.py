@@ -101,7 +101,7 @@ ELEVEN: Final = Table(
     "customer = customer + 1",
 )
 ONE: Final = Table("one", "id BIGINT UNSIGNED PRIMARY KEY", "n")
-_KINDS: Final = (
+KINDS: Final = (
     ("INT", "n * 7 % 1000000"),
     ("DECIMAL(12, 2)", "n / 100"),
     ("VARCHAR(20)", "CONCAT('word ', n % 1000)"),
@@ -109,8 +109,8 @@ _KINDS: Final = (
 )
 SIXTY: Final = Table(
     "sixty",
-    ", ".join(["id BIGINT UNSIGNED PRIMARY KEY", *(f"c{i} {_KINDS[i % 4][0]}" for i in range(1, 60))]),
-    ", ".join(["n", *(_KINDS[i % 4][1] for i in range(1, 60))]),
+    ", ".join(["id BIGINT UNSIGNED PRIMARY KEY", *(f"c{i} {KINDS[i % 4][0]}" for i in range(1, 60))]),
+    ", ".join(["n", *(KINDS[i % 4][1] for i in range(1, 60))]),
     "c4 = c4 + 1",
 )
 DOCUMENTS: Final = Table(

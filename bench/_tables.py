@@ -1,7 +1,7 @@
-"""The service beside many small tables, in a process of its own that ends at SIGTERM, as `tidemark run` does.
+"""The service beside many tables, in a process of its own that ends at SIGTERM, as `tidemark run` does.
 
-It writes what it has seen to a file of JSON: when every table could be read, and how old each sampled change was when
-it could.
+It writes what it has seen to a file of JSON: when every table could be read, how old each sampled change was when it
+could, and what the journal and the lake have got.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import uvloop
 
 from actors.http.server import HttpServer
 from actors.lake.spark_session import Spark
+from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import LifeState
 from actors.service import warm_up
@@ -42,11 +43,13 @@ from pipeline.config.settings import (
 )
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
+from pipeline.metrics import Histogram
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Ready
 from tests.servers.service import Running, running
 
 _LOOK_EVERY_S: Final = 0.05
+_MIB: Final = 1 << 20
 
 # As `tidemark run` begins.
 _PROGRAM: Final = """
@@ -66,7 +69,7 @@ _tables.main(sys.argv[1])
 class Order:
     """The service captures the tables that match, `count` of them, in `folder`; `port` leads to the server.
 
-    `data`: it takes a first snapshot of them. `serves`: it has an HTTP server.
+    `data`: it takes a first snapshot of them. `serves`: it has an HTTP server. `merge_after_s` as in its settings.
     """
 
     port: int
@@ -75,13 +78,15 @@ class Order:
     count: int
     data: bool = True
     serves: bool = False
+    merge_after_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the service has seen so far: the JVM's process id, when every table could be read (s since the epoch, None
     before), the position that the lake has, and the ages (s) of sampled changes when they could be read. `url`: of its
-    HTTP server, if it has one.
+    HTTP server, if it has one. `files` and `mib`: what has been written into the journal and into the lake, where a
+    linked file counts as written; and how long (s) each merge took.
 
     Without data a table can be read as soon as all actors are ready: its first change makes it.
     """
@@ -91,6 +96,9 @@ class Seen:
     position: str
     freshness: list[float]
     url: str | None = None
+    files: dict[str, float] = field(default_factory=dict)
+    mib: dict[str, float] = field(default_factory=dict)
+    merges_s: list[float] = field(default_factory=list)
 
 
 class Service:
@@ -100,6 +108,7 @@ class Service:
         self.began = time.time()
         self._folder = Path(order.folder)
         self._folder.mkdir(parents=True, exist_ok=True)
+        _seen_file(self._folder).unlink(missing_ok=True)
         program = [sys.executable, "-c", _PROGRAM, json.dumps(asdict(order))]
         self._process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
 
@@ -146,11 +155,6 @@ def serving(order: Order) -> Iterator[Service]:
         service.kill()
 
 
-def files(folder: str | Path) -> int:
-    """Returns how many files are below a folder."""
-    return sum(len(names) for _, _, names in os.walk(folder))
-
-
 def _seen_file(folder: Path) -> Path:
     return folder / "seen.json"
 
@@ -169,7 +173,7 @@ def _settings(order: Order) -> Settings:
         TableFilter((order.tables,)),
         source(order.port),
         JournalSettings(f"{order.folder}/journal"),
-        LakeSettings(f"{order.folder}/lake"),
+        LakeSettings(f"{order.folder}/lake", merge_after_s=order.merge_after_s),
         SnapshotSettings(mode=SnapshotMode.INITIAL if order.data else SnapshotMode.NO_DATA),
         spark=SparkSettings(jars=locate().jars, driver_memory=JVM_MEMORY),
     )
@@ -178,7 +182,8 @@ def _settings(order: Order) -> Settings:
 async def _run(order: Order) -> None:
     async with running(_settings(order), Assembly) as service, AsyncExitStack() as stack:
         url = await stack.enter_async_context(_served(service, order)) if order.serves else None
-        observed = noted(service.assembly.metrics, catalogue.FRESHNESS)[catalogue.FRESHNESS]
+        metrics = service.assembly.metrics
+        observed = noted(metrics, catalogue.FRESHNESS, catalogue.MERGE)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, service.supervisor.stop)
         readable: float | None = None
@@ -186,7 +191,7 @@ async def _run(order: Order) -> None:
             if (sink := _sink(service)) is not None:
                 if readable is None and _is_readable(service, sink, order):
                     readable = time.time()
-                _write(Path(order.folder), sink, readable, observed, url)
+                _write(Path(order.folder), _seen(sink, readable, url, metrics, observed))
             await asyncio.wait({service.outcome}, timeout=_LOOK_EVERY_S if readable is None else 0.5)
     outcome = service.outcome.result()
     sys.exit(outcome.code)
@@ -238,13 +243,32 @@ def _all_readable(sink: SparkSink, count: int) -> bool:
     )
 
 
-def _write(
-    folder: Path, sink: SparkSink, readable: float | None, freshness: list[float], url: str | None
-) -> None:
+def _seen(
+    sink: SparkSink,
+    readable: float | None,
+    url: str | None,
+    metrics: Metrics,
+    observed: dict[Histogram, list[float]],
+) -> Seen:
     assert sink._up is not None
     spark, so_far = sink._up.spark, sink._state.so_far
-    jvm = spark.pid if isinstance(spark, Spark) else None
-    position = str((so_far.ahead or so_far).checkpoint.position)
+    into_lake = metrics.total(catalogue.DELIVERED_BYTES) + metrics.total(catalogue.LAKE_REWRITTEN)
+    return Seen(
+        spark.pid if isinstance(spark, Spark) else None,
+        readable,
+        str((so_far.ahead or so_far).checkpoint.position),
+        observed[catalogue.FRESHNESS],
+        url,
+        {
+            "journal": metrics.total(catalogue.JOURNAL_FILES),
+            "lake": metrics.total(catalogue.LAKE_FILES_WRITTEN),
+        },
+        {"journal": metrics.total(catalogue.JOURNAL_WRITTEN) / _MIB, "lake": into_lake / _MIB},
+        observed[catalogue.MERGE],
+    )
+
+
+def _write(folder: Path, seen: Seen) -> None:
     beside = _seen_file(folder).with_suffix(".new")
-    beside.write_text(json.dumps(asdict(Seen(jvm, readable, position, freshness, url))))
+    beside.write_text(json.dumps(asdict(seen)))
     beside.replace(_seen_file(folder))

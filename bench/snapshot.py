@@ -92,7 +92,7 @@ def _rate(bench: Bench) -> Iterator[Figure]:
     """Rates and costs, beside Debezium's."""
     peers = {size: _debezium(bench, size, rows) for size, rows in _DEBEZIUM.items()}
     for windows in _WINDOWS:
-        settings = SnapshotSettings(windows=windows, connections=min(windows, SnapshotSettings().connections))
+        settings = in_windows(windows)
         name = f"{_windows(windows)}"
         idle = bench.ran(name, settings)
         for size, peer in peers.items():
@@ -103,6 +103,11 @@ def _rate(bench: Bench) -> Iterator[Figure]:
             yield from _costs(idle, peers)
     for size, peer in peers.items():
         yield Figure(f"{_debezium_name(size)}: until its first row", peer.waited_s, "s")
+
+
+def in_windows(number: int) -> SnapshotSettings:
+    """So many windows, with as many connections as can read for them."""
+    return SnapshotSettings(windows=number, connections=min(number, SnapshotSettings().connections))
 
 
 def _busy(name: str, idle: Ran, busy: Ran) -> Iterator[Figure]:
