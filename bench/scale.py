@@ -13,6 +13,8 @@ processes. In the end the live view must have what the source has, where the tab
   mirror is merged again and again.
 - `columns`: those of a table.
 - `windows`: those of a snapshot, in a service without a lake; the commits' way into the journal, and rows a second.
+- `journal`: segments that a journal keeps, when the service starts with them and after that.
+- `day`: commits that a lake table has had before, compacted as the service does.
 - `readers`: those that follow `/changes`. They stand for other machines, and take the same processors.
 
 An exponent is that of the last two points, and the value that it means at ten times the last point is told beside it.
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import _tables
+from bench._ageing import feed_lake, lengthen_journal
 from bench._change_readers import change_readers
 from bench._curves import draw_png
 from bench._growth import Growth, Measured, Quantity
@@ -45,6 +48,7 @@ from bench._watch import LONGEST_START_S, LONGEST_STOP_S, P50, P99, check, ready
 from bench.snapshot import Bench, in_windows
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts, locate
+from pipeline.schema.table_schema import TableId
 
 _TRANSACTIONS_PER_S: Final = 1_000
 _WATCH_S: Final = 30.0
@@ -230,6 +234,31 @@ def _change_rows(mysql: MysqlServer, service: Service) -> None:
     until(lambda: service.has(executed), service, LONGEST_START_S)
 
 
+def _by_segments(parts: Parts, segments: int, scale: float) -> Measured:
+    with _small_tables(parts, 1) as (mysql, folder):
+        _live_once(mysql, folder)
+        lengthen_journal(f"{folder}/journal", segments)
+        return _one_table(parts, mysql, folder, scale)
+
+
+def _by_commits(parts: Parts, commits: int, scale: float) -> Measured:
+    with _small_tables(parts, 1) as (mysql, folder):
+        _live_once(mysql, folder)
+        began = time.monotonic()
+        feed_lake(parts, folder, TableId(DATABASE, "small_0"), commits)
+        say(f"  fed in {time.monotonic() - began:.1f} s")
+        return _one_table(parts, mysql, folder, scale)
+
+
+def _live_once(mysql: MysqlServer, folder: str) -> None:
+    """A first life of the service, in which some changes come into the mirror of the one table."""
+    with _tables.serving(Order(mysql.port, folder, _SMALL, 1, merge_after_s=0.0)) as service:
+        ready_after(service)
+        _change_rows(mysql, service)
+        until(lambda: bool(service.seen().merges_s), service, LONGEST_START_S)
+        service.stop(LONGEST_STOP_S)
+
+
 def _by_readers(parts: Parts, number: int, scale: float) -> Measured:
     with _small_tables(parts, _FOLLOWED) as (mysql, folder):
         order = Order(mysql.port, folder, _SMALL, _FOLLOWED, serves=True)
@@ -288,6 +317,8 @@ CURVES: Final = {
     "mirror": Curve("rows of a mirror", (1_000_000, 10_000_000), _by_mirror, scaled=True),
     "columns": Curve("columns", (3, 30, 300), _by_columns),
     "windows": Curve("windows of a snapshot", (1, 2, 4, 8), _by_windows),
+    "journal": Curve("segments of a journal", (1_000, 10_000, 100_000), _by_segments, scaled=True),
+    "day": Curve("commits in a changelog", (30, 300, 3_000), _by_commits, scaled=True),
     "readers": Curve("readers", (0, 10, 100), _by_readers),
 }
 
