@@ -81,7 +81,7 @@ test-full: checked ## Lint, then run every test
 	@$(PYTEST) --hypothesis-profile=further
 
 .PHONY: conformance
-conformance: setup-tests ## Hold commits to Delta against a pair that isn't the pinned one (PYSPARK=4.2.1 DELTA=4.4.1)
+conformance: setup-tests ## Hold commits to Delta against a pair that isn't the pinned one (PYSPARK=4.1.1 DELTA=4.3.0)
 	@$(PY) -m deploy.toolchain.spark_pair $(PYSPARK) $(DELTA)
 
 .PHONY: site

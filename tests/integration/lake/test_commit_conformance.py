@@ -3,7 +3,7 @@
 Tidemark writes a commit itself, has Delta's classes make it in its own JVM, or asks a Spark Connect server. The others
 that write are statements of Spark's and delta-rs. Those that read are Spark, delta-rs and DuckDB.
 
-    make conformance PYSPARK=4.1.0 DELTA=4.3.0      holds another pair against it
+    make conformance PYSPARK=4.1.1 DELTA=4.3.0      holds another pair against it
 """
 
 import json
