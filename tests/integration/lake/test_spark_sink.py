@@ -254,7 +254,6 @@ async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(hou
         await running
 
 
-@pytest.mark.full
 async def test_a_recapture_is_no_remedy_for_a_table_without_a_mirror(house: House) -> None:
     """It would begin a generation of a mirror, which the table is not to have."""
     house.lake = replace(house.lake, rules=(LakeRule(TableFilter(("shop\\.orders",)), Tiers.CHANGELOG),))
@@ -273,6 +272,7 @@ async def test_a_recapture_is_no_remedy_for_a_table_without_a_mirror(house: Hous
         assert "recapture" not in house.stopped("orders")
 
 
+@pytest.mark.full
 async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
     house.lake = replace(house.lake, compact_files=3)
     for n in (1, 2, 3):
