@@ -304,8 +304,10 @@ def test_of_writers_at_the_same_moment_none_loses_a_commit(written: Written) -> 
         f"DELETE FROM {written.name} WHERE n = -2",
         f"OPTIMIZE {written.name}",
     ):
+        before = appended
         with at_work([append]):
             gave_up = written.gives_up(statement)
+        assert appended > before, "an append began beside it"
         if gave_up:
             assert statement.startswith("DELETE")
             written.sql(statement)
