@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from bench._curves import Chart
 from bench._report import Figure, Peer
 
-_IN_A_ROW: Final = 7
+_IN_A_ROW: Final = 8
 
 
 class Quantity(NamedTuple):

@@ -69,10 +69,10 @@ def test_charts_leave_out_what_has_no_place_on_logarithmic_axes() -> None:
 
 
 def test_a_curve_with_many_charts_has_several_rows() -> None:
-    values = {Quantity(f"chart {number}", "", "s"): 1.0 for number in range(8)}
+    values = {Quantity(f"chart {number}", "", "s"): 1.0 for number in range(9)}
     rows = list(Growth("tables", {1: values}, {}).rows())
-    assert [chart.title for row in rows for chart in row] == [f"chart {number}" for number in range(8)]
-    assert [len(row) for row in rows] == [7, 1]
+    assert [chart.title for row in rows for chart in row] == [f"chart {number}" for number in range(9)]
+    assert [len(row) for row in rows] == [8, 1]
 
 
 def test_each_curve_has_points_for_an_exponent() -> None:
