@@ -134,6 +134,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 await super().run()
                 watching.cancel()
                 self._close_scan()
+                if self._opens is not None:  # a source that is never quiet would keep it for ever
+                    self._opens.cancel()
         except BaseExceptionGroup as failures:
             raise worst_error(failures.exceptions) from failures
         finally:

@@ -649,6 +649,26 @@ async def test_a_clean_stop_answers_what_was_ordered(mysql: MysqlServer, databas
     assert running.answers.depth == 5
 
 
+async def test_a_clean_stop_waits_for_no_quiet_moment(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mysql.sql("CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY)", database=database)
+    begin = Source.begin
+
+    async def disturbed(source: Source) -> None:
+        await begin(source)
+        await asyncio.to_thread(mysql.sql, "INSERT INTO t VALUES ()", database=database)
+
+    monkeypatch.setattr(Source, "begin", disturbed)
+    running = Bench(settings(mysql, mysql.create_capture_user(database)), mysql.uuid)
+    await running.order(OpenTransactions(1, 0))
+    await until(lambda: running.selector.status()["waits"], "it found no moment")
+    running.orders.close()
+    async with asyncio.timeout(60):
+        await running.task
+    assert running.answers.depth == 0
+
+
 def ids(server: MysqlServer) -> set[int]:
     """Of the user's connections at the server."""
     return {connection.id for connection in connections(server)}
