@@ -12,11 +12,14 @@ import pytest
 
 from actors.chunk_selector import ChunkSelector
 from actors.journal.store import JournalReader
+from actors.snapshot import scan_transaction
 from actors.snapshot.scan_transaction import TableScan
 from actors.source.connection import Source
 from deploy.demo.judge import reads_only
 from deploy.toolchain.mysql_server import (
     CAPTURE,
+    FULL_METADATA,
+    GTIDS,
     GTIDS_56,
     WITHOUT_GTIDS_56,
     MysqlServer,
@@ -210,6 +213,60 @@ async def test_signals_end_it_at_once_and_the_source_is_free(
         await service.caught_up(server)
         await service.stop()
     check(server, tmp_path / "journal")
+
+
+async def test_a_commit_that_waits_for_an_acknowledgement_keeps_neither_the_stream_nor_signals_nor_a_stop(
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has it, and no SELECT sees it (semi-synchronous replication). A scan waits until one does."""
+    monkeypatch.setattr(scan_transaction, "VISIBLE_WITHIN_S", 3600.0)
+    server = open_bank(mysql_factory({**GTIDS, **FULL_METADATA, "plugin_load_add": "semisync_source.so"}))
+    server.sql(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 3600000",
+        "SET GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
+    )
+
+    def scan() -> asyncio.Task[None] | None:
+        selector = service.supervisor.actors[Name.CHUNK_SELECTOR]
+        assert isinstance(selector, ChunkSelector)
+        return selector._scans
+
+    commits = list[asyncio.Task[object]]()
+
+    async def commit() -> None:
+        """A commit that doesn't end. The stream gets it all the same."""
+        passed, id_ = service.checkpoint().position, len(commits) + 3
+        text = f"INSERT INTO bank.people VALUES ({id_}, 'eve')"
+        commits.append(asyncio.create_task(asyncio.to_thread(server.sql, text)))
+        await service.until(lambda: service.checkpoint().position != passed, "the stream has it")
+        assert not commits[-1].done()
+
+    try:
+        async with running(pipeline(server, tmp_path, "bank")) as service:
+            await service.begun()
+            await service.caught_up(server)
+            server.sql("SET GLOBAL rpl_semi_sync_source_enabled = ON")
+            await commit()
+            await service.execute("s", str(LOG), **BLOCKING)
+            waiting = await service.until(scan, "it's to be scanned")
+            assert waiting is not None
+            await commit()
+            assert not waiting.done()
+            await service.tell("pause-snapshot", "p")
+            await service.until(waiting.done, "the scan has ended")
+            await service.tell("resume-snapshot", "r")
+            waiting = await service.until(scan, "it's to be scanned again")
+            assert waiting is not None
+            await service.tell("stop-snapshot", "st", str(LOG))
+            await service.until(waiting.done, "the scan has ended")
+            assert service.tables("s")["log"]["state"] == "stopped"
+            await service.execute("t", str(LOG), **BLOCKING)
+            await service.until(scan, "another is to be scanned")
+            await service.stop()
+    finally:
+        server.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
+        await asyncio.gather(*commits)
+    assert ops(tmp_path / "journal") == Counter()
 
 
 async def test_it_reads_no_faster_than_it_may(server: MysqlServer, tmp_path: Path) -> None:
