@@ -82,6 +82,7 @@ structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.p
 # runs last and alone. Then come the tests in these folders.
 _LONGEST = (
     "chaos/test_chaos.py",
+    "chaos/test_soak.py",
     "histories/test_histories.py",
     "integration/service/test_demo.py",
     "grafana/test_queries.py",

@@ -21,6 +21,7 @@ from tests.chaos import orders, plan, report
 from tests.chaos.world import TOPIC, NotSo, World, follow, promote
 from tests.servers.kafka import send
 from tests.servers.source import connections, gives_log
+from tests.servers.spark_cluster import jvm_of
 from tests.servers.stopped import stop
 
 CHUNK_ROWS: Final = 25
@@ -170,7 +171,7 @@ class Nemesis:
             case plan.ProcessStruck(how, lasts_s):
                 self._strike_process(how, lasts_s)
             case plan.JvmKilled():
-                os.kill(self.world.wait(self._jvm, "a JVM") or 0, signal.SIGKILL)
+                os.kill(self.world.wait(lambda: jvm_of(self.world.service.pid), "a JVM") or 0, signal.SIGKILL)
                 self._count("JVM: killed")
             case plan.SourceStruck(how, lasts_s):
                 self._strike_source(how, lasts_s)
@@ -218,14 +219,6 @@ class Nemesis:
             case _:
                 assert_never(how)
         self._count(f"process: {how}")
-
-    def _jvm(self) -> int | None:
-        children = Path(f"/proc/{self.world.service.pid}/task").glob("*/children")
-        for pid in (pid for each in children for pid in each.read_text().split()):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
-                    return int(pid)
-        return None
 
     def _strike_source(self, how: plan.Source, lasts_s: float) -> None:
         server = self.world.source

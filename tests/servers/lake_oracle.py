@@ -39,7 +39,7 @@ def untrue_lake(server: MysqlServer, lake: str, tally: Sequence[Line], *tables: 
     found: list[str] = []
     for table in tables:
         changes = _read(f"SELECT * FROM delta_scan('file://{location(lake, table, Tier.CHANGELOG)}')")
-        of_writer = changes.filter(~pc.field("__op").isin(["r", "t"]))
+        of_writer = changes.filter(~pc.field("__op").isin(["b", "r", "t"]))
         told = written(of_writer, primary_key(server, table))
         found += untrue_changes(str(table), told, tally_of(table, tally))
     return found

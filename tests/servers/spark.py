@@ -18,9 +18,9 @@ from pipeline.config.settings import SparkSettings
 from pipeline.lake.files import known_versions
 from pipeline.lake.files.known_versions import KnownPair
 
-__all__ = ["quick", "quick_java", "shared_spark", "spark", "spark_settings", "toml"]
+__all__ = ["JAVA_OPTIONS", "quick", "quick_java", "shared_spark", "spark", "spark_settings", "toml"]
 
-_JAVA = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Spark plans each stage again when it knows what the one before made. Of a few rows that makes nothing better.
 _PLANNED_ONCE = {"spark.sql.adaptive.enabled": "false"}
@@ -37,7 +37,7 @@ def quick(parts: Parts) -> dict[str, str]:
     """
     assert parts.spark_classes is not None, "Spark's classes aren't here yet: run `make setup-tests`"
     return {
-        _JAVA: (
+        JAVA_OPTIONS: (
             "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
             f"-XX:SharedArchiveFile={parts.spark_classes}"
         ),
@@ -56,7 +56,7 @@ def quick_java(parts: Parts) -> str:
     It divides as a user's, since the program says into how many parts.
     """
     conf = {name: value for name, value in quick(parts).items() if name not in _ONE_PART}
-    return " ".join((conf.pop(_JAVA), *(f"-D{name}={value}" for name, value in conf.items())))
+    return " ".join((conf.pop(JAVA_OPTIONS), *(f"-D{name}={value}" for name, value in conf.items())))
 
 
 def start_quickly(patched: pytest.MonkeyPatch, parts: Parts) -> None:

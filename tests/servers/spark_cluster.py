@@ -145,6 +145,15 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def jvm_of(pid: int) -> int | None:
+    """The JVM among the processes that this one has started."""
+    for child in children(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if b"java" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
+                return child
+    return None
+
+
 @pytest.fixture(scope="module")
 def spark_cluster(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A cluster for a whole module."""
