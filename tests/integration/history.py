@@ -119,8 +119,8 @@ class History:
     that have other columns at the source, as they have with protected ones. `sealed_at`: when each segment is sealed.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.store = JournalStore.open_single_writer(directory, "test")
+    def __init__(self, location: str | Path) -> None:
+        self.store = JournalStore.open_single_writer(location, "test")
         self.tables: dict[TableId, Table] = {}
         self.altered: list[Altered] = []
         self.at_source: dict[TableId, TableSchema] = {}

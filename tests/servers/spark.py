@@ -104,7 +104,11 @@ def jars_of_pair(patched: pytest.MonkeyPatch) -> tuple[Path, ...]:
 
 
 @pytest.fixture(scope="session")
-def shared_spark(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
+def shared_spark(
+    parts: Parts,
+    tmp_path_factory: pytest.TempPathFactory,
+    s3_server: str,  # noqa: ARG001 - the environment has its account, and Spark's Python processes get that
+) -> Iterator[SharedSpark]:
     """The modules' Spark, on this machine's cores, with the jars of `make setup-tests`. It isn't started yet.
 
     With `make conformance` it is the pair that this names.

@@ -209,6 +209,23 @@ async def test_a_journal_that_spark_cannot_reach_is_read_through_the_service(
         assert await asyncio.to_thread(lambda: ids(behind.once(journal=tap.url, through=2))) == [0, 1000]
 
 
+def test_a_journal_in_s3_is_read_by_the_executors(tmp_path: Path, spark: Spark, s3: str) -> None:
+    """A micro-batch after the other, once, and on from the checkpoint. Their environment has the account."""
+    history = History(s3)
+    spark.session.dataSource.register(TidemarkSource)
+    shop = Shop(tmp_path, spark, history, history.table(ORDERS), history.table(PAYMENTS))
+    shop.seal(1, 2)
+    shop.seal(3)
+    stored: dict[str, str | int] = {"journal": s3, "consumer": "orders"}
+    assert shop.run(shop.stream(**stored, maxRowsPerTrigger=2)) == [2, 1]
+    shop.seal(4)
+    assert shop.run(shop.stream(**stored)) == [1]
+    assert shop.arrived() == [(1,), (2,), (3,), (4,)]
+    assert ids(shop.once(journal=s3, through=2)) == [1, 2]
+    assert "orders" in history.store.consumers.all()
+    history.store.close()
+
+
 def test_what_is_wrong_is_named(shop: Shop) -> None:
     shop.seal(1)
     with pytest.raises(AnalysisException) as wrong:
