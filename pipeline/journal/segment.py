@@ -76,6 +76,10 @@ AHEAD = 4 << 20
 # megabytes each and don't count.
 FILES_PER_S = 250
 
+# How long (seconds) the next segment waits at most for that. The answers to signals wait with it, and a request by HTTP
+# fails after half a minute.
+LONGEST_PAUSE_S = 5.0
+
 # How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
 POSITION_INTERVAL_S = 5.0
 
@@ -207,8 +211,8 @@ def seal_at(waiting: Unsealed, settings: JournalSettings) -> float:
 
 def pause_after(sealed: Unsealed) -> float:
     """Returns for how long (s) no other segment is sealed after this one, unless it's full: its tables cost a file each
-    in the journal, and a commit each in the lake."""
-    return len(sealed.unwritten) / FILES_PER_S
+    in the journal, and a commit each in the lake. It's LONGEST_PAUSE_S at most, however many tables there are."""
+    return min(len(sealed.unwritten) / FILES_PER_S, LONGEST_PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True)

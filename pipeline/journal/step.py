@@ -350,7 +350,7 @@ def _work_when_idle(state: State, now: float) -> _Next:
     elif at_once or _is_full(state) or now >= _seal_at(state, waiting):
         seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
         checkpoint = waiting.appends[-1].checkpoint
-        paused_until = now + segments.pause_after(waiting)
+        paused_until = max(state.paused_until, now + segments.pause_after(waiting))
         after = replace(
             state,
             begun=seal.segment,

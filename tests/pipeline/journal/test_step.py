@@ -150,6 +150,31 @@ def test_no_pause_holds_back_what_is_sealed_at_once() -> None:
         assert [type(each) for each in story.after(fact)] == [Seal]
 
 
+def test_a_segment_that_is_sealed_at_once_shortens_no_pause() -> None:
+    story = Story(QUICK)
+    story.after(of_tables(1))
+    (seal,) = story.after(step.JournalTimerFired(), QUICK_S)
+    assert isinstance(seal, Seal)
+    paused_until = story.now + TABLES / journal.FILES_PER_S
+    told(story.after(published(seal)))
+    assert story.after(append(2)) == ()
+    (seal,) = story.after(replace(append(3), alterations=(ALTERED,)))
+    assert isinstance(seal, Seal)
+    assert len(seal.waiting.unwritten) == 1
+    told(story.after(published(seal)))
+    assert journal_writer.timer_at(story.state) == pytest.approx(paused_until)
+
+
+def test_no_pause_is_longer_than_signals_can_wait() -> None:
+    """One segment may have changes of ten thousand tables."""
+    story = Story(QUICK)
+    story.after(of_tables(1))
+    assert story.state.waiting is not None
+    schemas = (replace(ITEMS, table=TableId("shop", str(n))) for n in range(10_000))
+    tables = {(schema, FileKind.CHANGES): 1 for schema in schemas}
+    assert journal.pause_after(replace(story.state.waiting, unwritten=tables)) == journal.LONGEST_PAUSE_S
+
+
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, TABLES)), min_size=1, max_size=12))
 def test_files_a_second_are_bounded_however_many_tables_change(comes: list[tuple[float, int]]) -> None:
     """An append has a change of each of so many tables, and a pause follows it."""
