@@ -56,8 +56,10 @@ VACUUM_FIRST_S: Final = 3_600.0
 DAYS_OF_RESULTS: Final = 90
 MANY_RESULTS: Final = 100
 
-# So much later (µs) than the source's newest commit it may be now. The clock here counts up to there.
+# So much later than the source's newest commit it may be now, in µs and as a part of the hours that changes are kept:
+# the lesser of the two. The clock here counts up to there.
 AHEAD_US: Final = 86_400_000_000
+AHEAD_PART: Final = 0.25
 
 # How long (s) work pauses that another writer's commit has undone.
 REST_S: Final = 30.0
@@ -148,13 +150,15 @@ def trim_of(kept: TableUpkeep, rule: LakeRule, keyed: bool, keep_hours: float) -
 
 
 def bound_trim(trim: Trim | None, newest: int | None) -> Trim | None:
-    """Returns a trim whose hours count from a day after the `newest` commit of the source at the latest.
+    """Returns a trim whose hours count from soon after the `newest` commit of the source at the latest.
 
-    So a clock here that is far ahead for a while makes nothing old. If no commit has come yet (None), nothing is.
+    So whatever the clock here says, changes of the last three quarters of those hours before that commit stay. If no
+    commit has come yet (None), all do.
     """
     if trim is None or trim.hours is None:
         return trim
-    return None if newest is None else replace(trim, until=newest + AHEAD_US)
+    ahead = min(AHEAD_US, int(trim.hours * AHEAD_PART * 3_600_000_000))
+    return None if newest is None else replace(trim, until=newest + ahead)
 
 
 def versions_h(tier: Tier, vacuum_hours: float) -> float:

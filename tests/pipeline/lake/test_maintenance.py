@@ -106,8 +106,10 @@ def test_what_is_trimmed_by_rule(tiers: Tiers, keyed: bool, hours: float, trimme
 
 
 def test_a_clock_that_is_far_ahead_makes_no_change_old() -> None:
-    """An age counts until a day after the source's newest commit, as long as that is earlier than now."""
-    assert bound_trim(Trim(3, 1.0), 7) == Trim(3, 1.0, until=7 + AHEAD_US)
+    """An age counts until a day or a quarter of the hours after the source's newest commit, if that is before now."""
+    assert bound_trim(Trim(3, 1.0), 7) == Trim(3, 1.0, until=7 + 900_000_000)
+    assert bound_trim(Trim(3, 24.0), 7) == Trim(3, 24.0, until=7 + AHEAD_US // 4)
+    assert bound_trim(Trim(3, 960.0), 7) == Trim(3, 960.0, until=7 + AHEAD_US)
     assert bound_trim(Trim(3, 1.0), None) is None, "none has come since the start"
     assert bound_trim(Trim(3, None), None) == Trim(3, None)
     assert bound_trim(None, 7) is None

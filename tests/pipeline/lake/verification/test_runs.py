@@ -28,7 +28,7 @@ from pipeline.lake.background import (
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import AHEAD_US, TRIM_EVERY_S, Chore, TableSize, Trim
+from pipeline.lake.maintenance import TRIM_EVERY_S, Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     BYTES_AT_ONCE,
@@ -356,7 +356,7 @@ def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
     background = tables_met(Background(), {ID: HAD}, {(ID, Tier.CHANGELOG): TableSize(1)}, 0.0)
     _, work = next_work(background, lake, 5, "position", 3_600.0)
     assert isinstance(work, MaintainTable)
-    assert work.trim == Trim(0, 1, RUN.since, 7 + AHEAD_US)
+    assert work.trim == Trim(0, 1, RUN.since, 7 + 900_000_000)
     assert work.runs == frozenset({RUN.run}), "their results aren't trimmed either"
 
 
