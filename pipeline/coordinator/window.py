@@ -112,8 +112,9 @@ from pipeline.messages.chunks import ChunkRead, ReadByKeys, ReadChunk, RepairRow
 from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 
-# So few keys of a window are kept, however often they come.
+# So few keys of a window, and so few bytes, are kept however often the keys come.
 FEW_KEYS: Final = 4096
+FEW_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,11 +345,17 @@ def _without_row(order: RepairRows, found: pa.Array) -> pa.RecordBatch:
 
 
 def _keep_last_changes(window: Reading) -> Reading:
-    """Returns the window with the last change of each key, once its keys are twice as many as when that was done.
+    """Returns the window with the last change of each key, once its keys or their bytes are twice as many as when that
+    was done.
 
-    That bounds the memory of a window that can't be ordered again with fewer rows, however often its keys change.
+    That bounds the memory of a window that can't be ordered again with fewer rows, however often its keys change. The
+    bytes are those of whole rows if images are partial.
     """
-    if can_be_smaller(window.order) or window.key_count <= 2 * len(next(iter(window.passed_keys))) + FEW_KEYS:
+    if can_be_smaller(window.order):
+        return window
+    first = next(iter(window.passed_keys))
+    few_keys = window.key_count <= 2 * len(first) + FEW_KEYS
+    if few_keys and window.kept_bytes <= 2 * first.nbytes + FEW_BYTES:
         return window
     kept = SliceKeys.joined(window.passed_keys).last_changes()
     return replace(

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import window
+from pipeline.coordinator.partial_rows import PartialRows
 from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, SliceKeys
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced
@@ -22,6 +23,7 @@ from tests.pipeline.builders import (
     gtid,
     gtids,
     insert,
+    lacks,
     passed,
     place,
     primary_index,
@@ -160,6 +162,39 @@ def test_a_window_that_cannot_be_smaller_keeps_the_last_change_of_each_key(
     closing = window.take_chunk(kept, read(kept.order, 1, 2, 3, 9, low="a:1-504,b:1-505"))
     assert emitted(closing) == [1, 3, 9]
     assert emitted(window.take_chunk(kept, read(kept.order, 1, 2, 3, 9, low="a:1-5,b:1-505"))) == [3, 9]
+
+
+def changing(key: int, value: int) -> SliceKeys:
+    """A change of one column of a row that leaves it under its key."""
+    row = pa.RecordBatch.from_pylist([{"id": key, "value": value}], ORDERS.arrow)
+    absent = pa.array([lacks(ORDERS, {"id"})], pa.binary())
+    return replace(touching(), partial=PartialRows(key_tokens(row, ORDERS.key), absent, row))
+
+
+def test_a_window_that_cannot_be_smaller_keeps_few_bytes_of_partial_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few hundred rows may weigh gigabytes. What the last changes weigh doesn't have them sorted at each slice."""
+    keys, changes, often = 50, 1000, 0
+    last_changes = SliceKeys.last_changes
+
+    def counted(self: SliceKeys) -> SliceKeys:
+        nonlocal often
+        often += 1
+        return last_changes(self)
+
+    monkeypatch.setattr(SliceKeys, "last_changes", counted)
+    one = changing(1, 0).nbytes
+    monkeypatch.setattr(window, "FEW_BYTES", 10 * one)
+    kept: window.Window = of_one_row()
+    for number in range(changes):
+        kept = window.pass_keys(kept, changing(number % keys, number))
+        assert isinstance(kept, Reading)
+        assert kept.kept_bytes == sum(each.nbytes for each in kept.passed_keys) <= 3 * keys * one
+    assert 0 < often <= 2 * changes / keys
+    found = SliceKeys.joined(kept.passed_keys).last_changes().partial
+    assert found is not None
+    assert sorted(found.rows["value"].to_pylist()) == list(range(changes - keys, changes))
 
 
 def test_a_window_that_can_be_smaller_keeps_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
