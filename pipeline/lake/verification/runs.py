@@ -201,13 +201,16 @@ class Comparisons:
         return replace(self, pending=pending, judged=judged, in_a_row={**self.in_a_row, table: times})
 
     def only(self, runs: Sequence[VerificationRun]) -> "Comparisons":
-        """Returns it without what belongs to other runs."""
-        known = {(each.run, each.table) for each in runs}
-        if self.judged.keys() <= known and all(run in runs for run in self.unread):
+        """Returns it without what belongs to other runs, or to tables without any."""
+        known, tables = {(each.run, each.table) for each in runs}, {each.table for each in runs}
+        of_known = self.judged.keys() <= known and all(run in runs for run in self.unread)
+        if of_known and self.in_a_row.keys() <= tables:
             return self
-        judged = {of: each for of, each in self.judged.items() if of in known}
         return replace(
-            self, judged=judged, unread={run: each for run, each in self.unread.items() if run in runs}
+            self,
+            judged={of: each for of, each in self.judged.items() if of in known},
+            unread={run: each for run, each in self.unread.items() if run in runs},
+            in_a_row={table: times for table, times in self.in_a_row.items() if table in tables},
         )
 
     def findings_failed(self, run: VerificationRun, reason: str, now: float) -> "Comparisons":

@@ -365,9 +365,21 @@ def test_verifications_that_cannot_be_judged_are_counted_until_one_can() -> None
     counted = Comparisons().compared(ID, 0, 1.0, [unjudged, EQUAL, unjudged])
     assert counted.in_a_row == {ID: 1}
     counted = counted.compared(ITEMS.table, 0, 2.0, [replace(unjudged, table=ITEMS.table)])
-    counted = counted.compared(ID, 0, 3.0, [unjudged]).only([])
+    counted = counted.compared(ID, 0, 3.0, [unjudged]).only(
+        [replace(RUN, run="v2"), replace(RUN, table=ITEMS.table)]
+    )
     assert counted.in_a_row == {ID: 2, ITEMS.table: 1}
     assert counted.compared(ID, 0, 4.0, [DIFFERENT]).in_a_row == {ID: 0, ITEMS.table: 1}
+
+
+def test_of_a_table_that_no_known_verification_has_none_are_counted() -> None:
+    """It may have been dropped, or the schedule leaves it out. No other verification would end its alert."""
+    unjudged = replace(EQUAL, verdict=LakeVerdict.UNJUDGED, reason="so")
+    counted = Comparisons().compared(ID, 0, 1.0, [unjudged])
+    counted = counted.compared(ITEMS.table, 0, 2.0, [replace(unjudged, table=ITEMS.table)])
+    counted = counted.only([RUN])
+    assert (counted.in_a_row, counted.only([RUN])) == ({ID: 1}, counted)
+    assert replace(counted, judged={}).only([]).in_a_row == {}, "also if all else is known"
 
 
 def test_results_of_verifications_are_trimmed_at_most_once_an_hour_also_if_that_fails() -> None:
