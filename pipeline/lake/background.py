@@ -50,7 +50,8 @@ _LONGEST_REST_S: Final = 3600.0
 class Mirrored:
     """A mirror: where it is, how many changes it hasn't merged, and when (s) the first of these came.
 
-    `merge_s`: how long its last merge took, 0 before the first one since the start.
+    `merge_s`: how long its last merge of fewer than `merge_rows` changes took, 0 before the first one since the start.
+    One of more may be exceptional, and says nothing of the next one.
     """
 
     reached: MirrorPosition
@@ -207,10 +208,11 @@ BackgroundWork = CompleteMirror | MergeMirror | MaintainTable | VerifyRows
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """Work that began at a moment (s)."""
+    """Work that began at a moment (s). `full`: whether it merges `merge_rows` changes or more."""
 
     work: BackgroundWork
     began: float
+    full: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +357,9 @@ def work_done(
                 return background
             if background.rebuilding.get(table) == since:
                 background = background.rebuilt(table, None)
-            return _record_merge(background, work, under_way.began, size, now)
+            return _record_merge(background, work, under_way, size, now)
         case MergeMirror():
-            return _record_merge(background, work, under_way.began, size, now)
+            return _record_merge(background, work, under_way, size, now)
         case MaintainTable(chore, before, runs=runs):
             if runs is not None:  # also if they couldn't be trimmed
                 background = replace(background, results_due=now + maintenance.TRIM_EVERY_S)
@@ -409,7 +411,8 @@ def next_work(
     # What becomes due meanwhile counts from then.
     left = {each: since for each, since in background.due.items() if each != first}
     work = _work(background, lake, first, through, position, now)
-    background = replace(background, due=left, under_way=UnderWay(work, now))
+    full = isinstance(work, MergeMirror) and work.changes >= lake.settings.merge_rows
+    background = replace(background, due=left, under_way=UnderWay(work, now, full))
     if first != chosen:
         return replace(background, prepared=background.prepared | {first}), work
     return replace(background, compared=isinstance(first, ComparisonDue), prepared=frozenset()), work
@@ -576,11 +579,16 @@ def _end_work(background: Background) -> tuple[UnderWay, Background]:
 
 
 def _record_merge(
-    background: Background, work: CompleteMirror | MergeMirror, began: float, size: TableSize, now: float
+    background: Background,
+    work: CompleteMirror | MergeMirror,
+    under_way: UnderWay,
+    size: TableSize,
+    now: float,
 ) -> Background:
-    mirrored = background.mirrored[work.table]
+    mirrored, began = background.mirrored[work.table], under_way.began
     reached = replace(mirrored.reached, merged=work.through)
-    merge_s = now - began if isinstance(work, MergeMirror) else mirrored.merge_s
+    measured = isinstance(work, MergeMirror) and not under_way.full
+    merge_s = now - began if measured else mirrored.merge_s
     mirrored = Mirrored(reached, mirrored.pending - work.changes, began, merge_s)
     background = background.mirroring(work.table, mirrored)
     kept = background.kept.get((work.table, Tier.MIRROR))

@@ -115,6 +115,24 @@ def test_a_mirror_alone_waits_for_ten_times_its_last_merge() -> None:
     assert background_due_at(background, lake) == -math.inf
 
 
+def test_a_merge_of_very_many_changes_says_nothing_of_the_next_one() -> None:
+    """A nightly job's takes 20 minutes. The next one doesn't wait ten times as long for that."""
+    had = LakeTableState(ORDERS, generation=0, pending=5)
+    lake = lake_of(had, Ready(0), LakeSettings("lake", merge_rows=100, merge_after_s=60.0))
+    background = tables_met(Background(), {ID: had}, {}, 0.0)
+    for more, began, took, due in (
+        (0, 60.0, 10.0, 160.0),
+        (95, 100.0, 1200.0, 200.0),
+        (0, 1300.0, 7.0, 1370.0),
+    ):
+        background = delivered(background, had, more, began)
+        background, work = next_work(background, lake, 3, "position", began)
+        assert work is not None and work.due == MergeDue(ID)
+        background = delivered(background, had, 5, began)
+        background = work_done(background, TableSize(), began + took)
+        assert background_due_at(background, lake) == pytest.approx(due)
+
+
 def delivered(background: Background, had: LakeTableState, rows: int, now: float) -> Background:
     """So many changes have come."""
     changes = Pieces(changes=(Piece(3, 0, "changes", ORDERS, rows, 60, absent=False),))
