@@ -392,7 +392,8 @@ class DeltaTable:
         has_checksum = _module(self._delta, "LastCheckpointInfo$").checksumEnabled(log.spark())
         log.writeLastCheckpointFile(log, written, has_checksum)
         version: int = snapshot.version()
-        self._sync_earlier(self.path, version + 1)
+        # Batches may have made later commits meanwhile, and may have synced them.
+        self._sync_earlier(self.path, (self.version() or version) + 1)
         sync_checkpoint(self.path, version)
         log.doLogCleanup(snapshot, self._none)
         log.update(False, self._none, self._none)

@@ -123,7 +123,7 @@ class LakeFiles:
         already.
 
         If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
-        appends durable. So this process's first append only syncs what may have come since then.
+        appends durable. So this process's first append only syncs what may have come since then, and is young.
         """
         with naming_table(table):
             lake, folder = lake_filesystem(table)
@@ -133,8 +133,9 @@ class LakeFiles:
             # It isn't known, or another table was made in its place.
             first = known + 1 if known is not None and known <= version else max(0, version - _BEFORE)
             for earlier in range(first, version):
-                with suppress(FileNotFoundError):  # it has expired
-                    _sync_with_files(folder, earlier)
+                if _is_young(_commit(folder, earlier)):
+                    with suppress(FileNotFoundError):  # it has expired
+                        _sync_with_files(folder, earlier)
             if not durable:
                 _sync_with_files(folder, version)
             if first < version or not durable:
@@ -150,7 +151,7 @@ class LakeFiles:
         """Makes a table durable as another process may have left it, unless its newest commit is old."""
         with naming_table(table):
             lake, folder = lake_filesystem(table)
-            if not _is_local(lake) or not _is_young(f"{folder}/{LOG}/{version:020}.json"):
+            if not _is_local(lake) or not _is_young(_commit(folder, version)):
                 return
         self.sync_commit(table, version)
 
@@ -329,9 +330,13 @@ def _extent(said: pq.Statistics) -> tuple[Ordered, Ordered]:
     return said.min, said.max
 
 
+def _commit(folder: str, version: int) -> str:
+    return f"{folder}/{LOG}/{version:020}.json"
+
+
 def _sync_with_files(folder: str, version: int) -> None:
     """Makes a commit durable, and before that the files of rows and deletion vectors that it adds."""
-    commit = f"{folder}/{LOG}/{version:020}.json"
+    commit = _commit(folder, version)
     if _is_young(commit):
         lines = Path(commit).read_bytes().splitlines()
         added = [Path(folder, unquote(path)) for path in added_paths(lines)]

@@ -309,10 +309,32 @@ def test_what_is_found_is_made_durable_unless_it_is_old(
 
 
 def test_a_long_log_is_not_gone_through_at_a_start(placing: Placing, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(file_placement, "sync", asked.append)
+    asked: list[Path] = []
+
+    def is_young(path: str | Path) -> bool:
+        asked.append(Path(path))
+        return False
+
+    monkeypatch.setattr(file_placement, "_is_young", is_young)
+    monkeypatch.setattr(file_placement, "sync", lambda _: None)
     LakeFiles(placing.history.store).sync_commit(str(placing.table), 10_000_000)
-    assert len(asked) == file_placement._BEFORE + 2
+    assert len(asked) == file_placement._BEFORE + 1
+
+
+def test_a_start_does_not_sync_again_what_the_kernel_has_long_since_written(
+    placing: Placing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = placing.table / "_delta_log"
+    log.mkdir()
+    for version in range(4):
+        (log / f"{version:020}.json").touch()
+    for version in (0, 1, 3):
+        os.utime(log / f"{version:020}.json", (1, 1))
+    synced: list[str] = []
+    monkeypatch.setattr(file_placement, "sync", lambda path: synced.append(Path(path).stem))
+    LakeFiles(placing.history.store).sync_commit(str(placing.table), 3)
+    assert synced[-1] == "_delta_log"
+    assert [int(name) for name in synced[:-1]] == [2, 3], "the last one whatever the clock says"
 
 
 def test_a_lake_that_cannot_be_written_is_a_matter_of_time(placing: Placing) -> None:
