@@ -26,9 +26,12 @@ def do_work(
     table, tier = work.table, work.kept.tier if isinstance(work, MaintainTable) else Tier.MIRROR
     before = lake.version(table, tier)
     _do(lake, work)
+    after = lake.version(table, tier)  # batches commit while the rest is done
     lake.make_durable(table, tier)  # otherwise the next batch would have to
     size = lake.upkeep.size(table, tier) or TableSize()
-    written = value_or("written_since", partial(lake.written_since, table, tier, before), WrittenFiles())
+    written = value_or(
+        "written_between", partial(lake.written_between, table, tier, before, after), WrittenFiles()
+    )
     return size, lake.settled_versions(table), (), written
 
 

@@ -237,13 +237,13 @@ class Lake:
         """Makes durable what Spark has committed to a lake table."""
         self._commits.make_durable(self._commits.table(table, tier))
 
-    def written_since(self, table: TableId, tier: Tier, version: int) -> WrittenFiles:
-        """Returns what the commits after a version have written into a lake table, except deliveries.
+    def written_between(self, table: TableId, tier: Tier, before: int, after: int) -> WrittenFiles:
+        """Returns what the commits from one version to another have written into a lake table, except deliveries.
 
-        Of more than `LOOKED_BACK` commits it reads the newest. Work commits at its end, so its commit is among them.
+        Of more than `LOOKED_BACK` commits it reads the newest. Work commits at its end, so its commit is among them if
+        `after` is the version at that moment.
         """
-        newest = self.version(table, tier)
-        commits = newest_commits(location(self._root, table, tier), newest, newest - version)
+        commits = newest_commits(location(self._root, table, tier), after, after - before)
         return written_files(commits, [self._commits.mark(name) for name in ("changes", "rows")])
 
     def merge(

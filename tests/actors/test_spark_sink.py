@@ -138,7 +138,7 @@ async def test_trouble_with_the_tables_of_verifications_fails_no_tables_trim(
         upkeep=upkeep,
         version=lambda *_: 0,
         make_durable=lambda *_: None,
-        written_since=lambda *_: WrittenFiles(),
+        written_between=lambda *_: WrittenFiles(),
         settled_versions=lambda _: None,
     )
     spark: Any = None
@@ -180,23 +180,36 @@ def test_verifications_without_a_result_are_counted(sink: SparkSink) -> None:
 async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
     sink: SparkSink, readable: bool
 ) -> None:
-    def written_since(*_: object) -> WrittenFiles:
+    version, between = 7, list[tuple[int, ...]]()
+
+    def commit(*_: object) -> None:
+        nonlocal version
+        version += 1
+
+    def deliver(*_: object) -> TableSize:
+        nonlocal version
+        version += 64
+        return TableSize(1)
+
+    def written_between(_table: TableId, _tier: Tier, *versions: int) -> WrittenFiles:
+        between.append(versions)
         if not readable:
             raise OSError("the log can't be read")
         return WrittenFiles(5, 1000)
 
-    upkeep = SimpleNamespace(compact=lambda *_: None, size=lambda *_: TableSize(1))
+    upkeep = SimpleNamespace(compact=commit, size=deliver)
     lake: Any = SimpleNamespace(
         upkeep=upkeep,
-        version=lambda *_: 7,
-        make_durable=lambda *_: None,
-        written_since=written_since,
+        version=lambda *_: version,
+        make_durable=deliver,
+        written_between=written_between,
         settled_versions=lambda _: None,
     )
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     compact = MaintainTable(Chore.COMPACT, kept, None, 1.0, None)
     assert await sink._do_work(SparkUp(spark, lake), compact) == WorkDone(TableSize(1), None, ())
+    assert between == [(7, 8)], "not those of the deliveries since"
     read = sink.metrics.value
     assert read(catalogue.LAKE_FILES_WRITTEN, kind="compact") == 5 * readable
     assert read(catalogue.LAKE_REWRITTEN, kind="compact") == 1000 * readable
