@@ -57,7 +57,7 @@ from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.state import Idle, SinkEnded, State
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables import Tier, table_folder
 from pipeline.lake.verification.runs import (
     FindingKind,
     Judgement,
@@ -700,7 +700,9 @@ def _stop_reason(table: TableId, state: State) -> str | None:
 def _with_remedy(table: TableId, reason: str, at: Checkpoint, state: State) -> str:
     """Returns why a table has stopped in the lake, and how it begins again."""
     mirrored = mirror_rules.has_mirror(table, at.schemas.get(table), state.rules)
-    return recapture.stop_reason(table, reason, mirrored=mirrored)
+    return recapture.stop_reason(
+        table, reason, None if mirrored else table_folder(state.settings.path, table)
+    )
 
 
 def _verifications(state: State) -> dict[str, dict[str, Any]]:

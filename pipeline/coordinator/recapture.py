@@ -40,7 +40,7 @@ from pipeline.snapshot.snapshot import (
 
 _REMEDY: Final = "{reason}; then begin it again: tidemark signal CONFIG recapture --tables '{pattern}'"
 _NO_MIRROR: Final = (
-    "{reason}; then stop the service, move the table's folder in the lake ({table}) away, and start it again"
+    "{reason}; then stop the service, move the table's folder ({folder}) away, and start it again"
 )
 _REPROTECTED: Final = "the rules for its columns have changed, and it begins again"
 _UNKNOWN: Final = "the source doesn't show it, or the configuration doesn't capture it"
@@ -50,14 +50,14 @@ _KEYLESS: Final = (
 )
 
 
-def stop_reason(table: TableId, reason: str, *, mirrored: bool = True) -> str:
+def stop_reason(table: TableId, reason: str, folder: str | None = None) -> str:
     """Returns why a table has stopped, and how to begin it again after a repair.
 
-    `mirrored`: whether it is to have a mirror. In the lake a table without one begins again with nothing that it has
-    there: a recapture begins a generation of its mirror alone.
+    `folder`: of a table in the lake that is to have no mirror. It begins again with nothing that it has there: a
+    recapture begins a generation of its mirror alone.
     """
-    if not mirrored:
-        return _NO_MIRROR.format(reason=reason, table=table)
+    if folder is not None:
+        return _NO_MIRROR.format(reason=reason, folder=folder)
     pattern = re.escape(table.dotted).replace("'", "'\\''")  # quoted for a shell
     return _REMEDY.format(reason=reason, pattern=pattern)
 

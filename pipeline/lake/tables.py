@@ -274,13 +274,18 @@ _LONGEST_FOLDER: Final = 220
 
 
 def location(lake: str, table: TableId, tier: Tier) -> str:
-    """Returns the path of a lake table: LAKE/database/table/tier.
+    """Returns the path of a lake table: LAKE/database/table/tier."""
+    return f"{table_folder(lake, table)}/{tier}"
+
+
+def table_folder(lake: str, table: TableId) -> str:
+    """Returns the path of the folder that has a table's lake tables: LAKE/database/table.
 
     Of a name, letters, digits, `-` and an inner `_` of ASCII stay. Each other character becomes `~` and two hex digits
     for each byte of UTF-8. So no name is hidden (leading `_` or `.`), climbs (`..`), or means something to Hadoop (`%`,
     `*`, `=`), and two tables never share a path. If a name gets too long for a filesystem, a digest replaces its end.
     """
-    return "/".join((lake.rstrip("/"), _folder(table.database), _folder(table.name), tier))
+    return "/".join((lake.rstrip("/"), _folder(table.database), _folder(table.name)))
 
 
 def shadow(lake: str, table: TableId, generation: int) -> str:

@@ -23,7 +23,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable, VerifyRows
-from pipeline.lake.batch import Batch, LakeTableState, Piece, Pieces
+from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.written_files import WrittenFiles
@@ -314,3 +314,16 @@ async def test_a_table_whose_rows_have_no_mirror_to_go_to_stops_alone(sink: Spar
     ]
     assert isinstance(one, TableDelivered)
     assert isinstance(other, TableFailed) and "wait for its mirror" in other.reason
+
+
+async def test_the_remedy_of_a_table_without_a_mirror_names_its_folder(sink: SparkSink) -> None:
+    """Its database and name may have other characters than the folders."""
+    odd = TableId("Läden", "orders")
+    rule = LakeRule(TableFilter((r"Läden\..*",)), Tiers.CHANGELOG)
+    so_far = replace(sink._state.so_far, tables={odd: LakeTableState(stopped=DeliveryStop("so", 7))})
+    settings = replace(sink._settings, rules=(rule,))
+    sink._state = replace(sink._state, so_far=so_far, settings=settings)
+    assert sink.status()["tables"]["Läden.orders"]["stopped"] == (
+        f"so; then stop the service, move the table's folder ({settings.path}/L~C3~A4den/orders) away, "
+        "and start it again"
+    )

@@ -267,7 +267,7 @@ async def test_a_recapture_is_no_remedy_for_a_table_without_a_mirror(house: Hous
         await house.mailbox.put(SEALED, SegmentSealed(house.history.seal()))
         await house.until(lambda: bool(house.stopped("orders")), running)
         assert house.stopped("orders").endswith(
-            "; then stop the service, move the table's folder in the lake (shop.orders) away, and start it again"
+            f"; then stop the service, move the table's folder ({house.lake.path}/shop/orders) away, and start it again"
         )
         assert "recapture" not in house.stopped("orders")
 
