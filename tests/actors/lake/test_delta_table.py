@@ -1,4 +1,4 @@
-"""What a Delta table makes durable, with no JVM."""
+"""What of a Delta table needs no Spark; the rest is in tests/integration/lake/test_lake.py."""
 
 from pathlib import Path
 from unittest.mock import MagicMock
