@@ -6,12 +6,13 @@ becomes visible as soon as possible. A mirror is merged when it has enough chang
 what merges cost (`merge_ages`). `pipeline.lake.maintenance` defines when the rest is due. The work that has been due
 for the longest comes first. So if there is more to do than time, all of it comes late and none of it starves. Somebody
 may wait for a verification, so every second turn is a comparison's, if one is due. One that many bytes make due leaves
-most of the time to the other work (`pipeline.lake.verification.runs`). A comparison reads all changes that aren't
-merged and each file that isn't compacted. So in its turn the table is merged and compacted first where that is due.
-Among thousands of small files the comparison takes minutes, in which as many come again. A merge reads the keys of the
-whole mirror. So it comes after a comparison of far more rows than it would merge. Maintenance of a mirror never runs
-during its merge. Work that was given up, because another writer committed meanwhile or because the mirror's columns
-have to come first, is tried again after a pause. Work that failed pauses longer each time.
+most of the time to the other work, unless they are very many (`pipeline.lake.verification.runs`). A comparison reads
+all changes that aren't merged and each file that isn't compacted. So in its turn the table is merged and compacted
+first where that is due. Among thousands of small files the comparison takes minutes, in which as many come again. A
+merge reads the keys of the whole mirror. So it comes after a comparison of far more rows than it would merge.
+Maintenance of a mirror never runs during its merge. Work that was given up, because another writer committed meanwhile
+or because the mirror's columns have to come first, is tried again after a pause. Work that failed pauses longer each
+time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """

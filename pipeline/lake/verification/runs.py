@@ -54,10 +54,12 @@ ROWS_AT_ONCE: Final = 16_000_000
 BYTES_AT_ONCE: Final = 2 << 30
 LONGEST_RUN_WAIT_S: Final = 600.0
 
-# From the beginning of a comparison to that of the next one that bytes make due: so many times what it took. So it
-# leaves most of the time to the other work. What lies beside the lake by then came within that time, or within
-# LONGEST_RUN_WAIT_S if that's shorter, and while the next comparison waits for its turn and runs.
+# From the beginning of a comparison to that of the next one that BYTES_AT_ONCE make due: so many times what it took,
+# and LONGEST_RUN_WAIT_S at most. So it leaves most of the time to the other work. Where bytes come fast, each
+# comparison would take longer than the one before it. So MOST_BYTES don't wait. More lies beside the lake only where it
+# comes while the next comparison waits for its turn and runs.
 _TIMES_TAKEN: Final = 4
+MOST_BYTES: Final = 4 * BYTES_AT_ONCE
 
 # So often the keys of a batch to repair are tried, with these pauses. Then the repair ends.
 MOST_FINDINGS_TRIES: Final = 5
@@ -294,13 +296,16 @@ def repairs_due(
 def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | None:
     """Returns when (s) a table's rows are to be compared; None if there's nothing to do.
 
+    BYTES_AT_ONCE wait until four times what the last comparison took has passed since it began. MOST_BYTES wait for
+    nothing, and neither do ROWS_AT_ONCE.
+
     `ended`: whether a verification of the table has ended that isn't judged.
     """
     if ended:
         return float("-inf")
     if pending is None or not pending.rows:
         return None
-    if pending.rows >= ROWS_AT_ONCE:
+    if pending.rows >= ROWS_AT_ONCE or pending.bytes >= MOST_BYTES:
         return float("-inf")
     many = pending.bytes >= BYTES_AT_ONCE
     wait = min(_TIMES_TAKEN * pending.took, LONGEST_RUN_WAIT_S) if many else LONGEST_RUN_WAIT_S

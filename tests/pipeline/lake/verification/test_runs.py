@@ -33,6 +33,7 @@ from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     BYTES_AT_ONCE,
     LONGEST_RUN_WAIT_S,
+    MOST_BYTES,
     MOST_FINDINGS_TRIES,
     ROWS_AT_ONCE,
     STOPPED,
@@ -173,6 +174,8 @@ def test_a_result_comes_with_the_one_of_its_repair() -> None:
         (PendingRows(1, 5.0, BYTES_AT_ONCE, 9.0), False, 5.0 + 4 * 9.0),
         (PendingRows(1, 5.0, BYTES_AT_ONCE, LONGEST_RUN_WAIT_S), False, 5.0 + LONGEST_RUN_WAIT_S),
         (PendingRows(ROWS_AT_ONCE, 5.0, BYTES_AT_ONCE, 9.0), False, -math.inf),
+        (PendingRows(1, 5.0, MOST_BYTES - 1, 9.0), False, 5.0 + 4 * 9.0),
+        (PendingRows(1, 5.0, MOST_BYTES, 9.0), False, -math.inf),
         (PendingRows(1, 5.0), True, -math.inf),
     ],
 )
