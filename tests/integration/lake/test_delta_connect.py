@@ -116,6 +116,7 @@ def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery)
     assert not [*Path(delivery.root).glob("shop/orders/placed/*/*")]
 
 
+@pytest.mark.full
 def test_a_first_mirror_is_merged_also_while_the_changelog_has_no_checksum(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +230,7 @@ def test_delta_itself_refuses_what_has_come_already(connected: ConnectSpark, tab
     assert len(read(connected, table)) == 2
 
 
+@pytest.mark.full
 def test_a_batch_of_which_a_predecessor_has_delivered_a_part_lands_once_by_connect_too(
     delivery: Delivery,
 ) -> None:

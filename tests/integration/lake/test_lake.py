@@ -536,6 +536,7 @@ def test_a_merge_reads_no_file_that_has_none_of_the_keys(
     assert rows(delivery.tier(orders, Tier.MIRROR)) == delivery.view(orders) == expected(orders)
 
 
+@pytest.mark.full
 def test_deletion_vectors_grow_merge_by_merge_and_a_file_without_rows_goes(delivery: Delivery) -> None:
     """By few changes: their keys are looked up here, and Delta stores the vectors. Its own readers check them."""
     delivery.few = repeat(True)
@@ -564,6 +565,7 @@ def test_deletion_vectors_grow_merge_by_merge_and_a_file_without_rows_goes(deliv
     assert frame["numFiles"] == 5
 
 
+@pytest.mark.full
 def test_a_key_that_changes_in_each_merge_has_no_older_vectors_written_again(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -757,6 +759,7 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
 
 
+@pytest.mark.full
 def test_a_generation_that_begins_right_after_a_swap_keeps_its_rows(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -861,6 +864,7 @@ def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
 
+@pytest.mark.full
 def test_a_mirror_whose_changelog_was_removed_takes_no_change_of_the_next_one(delivery: Delivery) -> None:
     """That lacks changes. Readers get the mirror as it was, once another generation is filled beside it."""
     history, session = delivery.history, delivery.spark.session
@@ -1205,6 +1209,7 @@ def test_a_generation_that_leaves_its_table_leaves_how_far_all_tables_are(
     assert delivery.view(orders) == expected(orders)
 
 
+@pytest.mark.full
 def test_a_snapshot_that_changes_have_superseded_within_a_segment_shows_no_empty_table(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:

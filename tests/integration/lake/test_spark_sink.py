@@ -553,7 +553,8 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("mounted", [pytest.param("noexec", marks=pytest.mark.full), "spark/tmp"])
+@pytest.mark.full
+@pytest.mark.parametrize("mounted", ["noexec", "spark/tmp"])
 def test_spark_merges_where_a_folder_is_mounted_noexec(
     mounted: str, tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -696,6 +696,7 @@ def test_each_type_is_equal_however_its_file_came(
     made.history.store.close()
 
 
+@pytest.mark.full
 def test_old_files_have_fewer_columns_and_narrower_ones(
     narrow: Verified, compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -717,6 +718,7 @@ def test_old_files_have_fewer_columns_and_narrower_ones(
     assert compared == [(0, 0)]
 
 
+@pytest.mark.full
 def test_among_keys_that_changed_before_their_chunk_nothing_differs_unseen(
     narrow: Verified, compared: Compared
 ) -> None:
@@ -741,6 +743,7 @@ def test_among_keys_that_changed_before_their_chunk_nothing_differs_unseen(
     assert compared == [(3, 3), (3, 3), (3, 2)]
 
 
+@pytest.mark.full
 def test_spark_reads_both_sides_where_only_it_can(
     narrow: Verified, compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -789,6 +792,7 @@ def test_a_mirror_that_no_reader_opens_is_not_equal(narrow: Verified, at: int) -
         narrow.verify_at_once("v")
 
 
+@pytest.mark.full
 def test_spark_reads_both_sides_if_a_changed_key_is_wider_than_its_column_is_now(
     narrow: Verified, compared: Compared
 ) -> None:
