@@ -37,6 +37,7 @@ UNITS = (
     "state",
     "tables",
     "transactions",
+    "verifications",
     "waits",
     "windows",
 )

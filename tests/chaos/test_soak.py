@@ -298,7 +298,10 @@ def configured(
 
 
 @pytest.fixture(
-    params=[pytest.param(SHORT, id="short"), pytest.param(MONTH, id="month", marks=pytest.mark.full)]
+    params=[
+        pytest.param(month, id=name, marks=pytest.mark.full)
+        for name, month in (("short", SHORT), ("month", MONTH))
+    ]
 )
 def soak(
     request: pytest.FixtureRequest,

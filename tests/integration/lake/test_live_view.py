@@ -182,6 +182,7 @@ def test_a_catalog_that_refuses_is_named(spark: Spark, tmp_path: Path) -> None:
     history.store.close()
 
 
+@pytest.mark.full
 def test_of_two_tables_that_differ_by_case_the_first_one_keeps_its_view(spark: Spark, tmp_path: Path) -> None:
     history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
     small = replace(ORDERS, table=TableId("shop_case", "orders"))

@@ -233,6 +233,7 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
     assert delivery.view(table) == expected(table)
 
 
+@pytest.mark.full
 def test_what_is_old_by_a_clock_far_ahead_alone_stays(delivery: Delivery) -> None:
     """All that's here was committed long ago, and so was the newest commit of the source."""
     table = filled(delivery)

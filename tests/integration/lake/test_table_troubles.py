@@ -126,6 +126,7 @@ async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
         await running
 
 
+@pytest.mark.full
 async def test_a_catalog_that_is_gone_for_a_while_ends_nothing(
     house: House, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -715,6 +716,7 @@ async def test_a_table_counts_as_compared_before_a_batch_that_found_it_brings_it
     assert unseen == [{}, {}]
 
 
+@pytest.mark.full
 async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

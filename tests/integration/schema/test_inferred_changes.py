@@ -707,6 +707,7 @@ async def test_memory_tables_that_a_restart_of_the_server_empties(
     assert unequal(server, tmp_path / "journal", *tables) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("old", [True, False])
 async def test_memory_tables_that_are_filled_where_they_are_found_empty(
     mysql_factory: MysqlFactory,

@@ -136,6 +136,7 @@ def test_each_change_arrives_once(shop: Shop) -> None:
     ]
 
 
+@pytest.mark.full
 async def test_a_stream_whose_first_micro_batch_failed_lacks_nothing_after_a_restart(shop: Shop) -> None:
     """It wants what comes next, and a segment comes between its beginning and the end of its first micro-batch."""
     shop.spark.session.dataSource.register(_LateSource)
