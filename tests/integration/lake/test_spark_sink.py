@@ -269,7 +269,7 @@ async def test_a_recapture_is_no_remedy_for_a_table_without_a_mirror(house: Hous
         assert house.stopped("orders").endswith(
             f"; then stop the service, move the table's folder ({house.lake.path}/shop/orders) away, and start it again"
         )
-        assert "recapture" not in house.stopped("orders")
+        assert "tidemark signal" not in house.stopped("orders")
 
 
 @pytest.mark.full
