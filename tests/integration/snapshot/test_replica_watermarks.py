@@ -14,7 +14,7 @@ from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.source.connection import Source
 from actors.source.errors import SourceUnready
 from deploy.demo import shop
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -69,6 +69,32 @@ def replicated(mysql_factory: MysqlFactory) -> tuple[MysqlServer, MysqlServer]:
 
 def caught_up(source: MysqlServer, replica: MysqlServer) -> None:
     replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{source.executed()}', 60)")
+
+
+def with_row_9(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch, columns: str = "a INT PRIMARY KEY"
+) -> tuple[MysqlServer, MysqlServer, Account]:
+    """A server with a row in d.t, its replica, and an account on both. Failed tries follow each other at once."""
+    for backoff in ("SELECT_BACKOFF", "FEW_BACKOFF"):
+        monkeypatch.setattr(chunk_selector, backoff, Backoff(0.001, 0.01))
+    source, server = replicated(mysql_factory)
+    source.sql("CREATE DATABASE d", f"CREATE TABLE d.t ({columns})", "INSERT INTO d.t (a) VALUES (9)")
+    account = source.create_capture_user("d")
+    caught_up(source, server)
+    return source, server, account
+
+
+def asked_for_low(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
+    """Gathers the connections that are asked for a low watermark."""
+    asked: list[Source] = []
+    original = ReplicaWatermarks.low
+
+    async def low(self: ReplicaWatermarks, connection: Source) -> GtidSet:
+        asked.append(connection)
+        return await original(self, connection)
+
+    monkeypatch.setattr(ReplicaWatermarks, "low", low)
+    return asked
 
 
 async def high_of(replica: ReplicaWatermarks, connection: Source) -> GtidSet:
@@ -190,19 +216,8 @@ async def test_orders_wait_while_the_replica_takes_writes_of_its_own(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For far more tries than an order has, also once it has a transaction that the stream's server lacks."""
-    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
-    source, server = replicated(mysql_factory)
-    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
-    account = source.create_capture_user("d")
-    caught_up(source, server)
-    asked: list[Source] = []
-    original = ReplicaWatermarks.low
-
-    async def low(self: ReplicaWatermarks, connection: Source) -> GtidSet:
-        asked.append(connection)
-        return await original(self, connection)
-
-    monkeypatch.setattr(ReplicaWatermarks, "low", low)
+    source, server, account = with_row_9(mysql_factory, monkeypatch)
+    asked = asked_for_low(monkeypatch)
     async with bench(source, "d", elsewhere=settings(server, account)) as running:
         caught_up(source, server)
         plan = await running.plan(T)
@@ -223,13 +238,9 @@ async def test_orders_wait_while_the_replica_takes_writes_of_its_own(
 async def test_a_replica_that_is_ready_again_and_lags_is_not_reported_as_unready(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
     monkeypatch.setattr(chunk_selector, "REPLICATED_WITHIN_S", 0.5)
     monkeypatch.setattr(chunk_selector, "TRIES", 100)
-    source, server = replicated(mysql_factory)
-    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
-    account = source.create_capture_user("d")
-    caught_up(source, server)
+    source, server, account = with_row_9(mysql_factory, monkeypatch)
     async with bench(source, "d", elsewhere=settings(server, account)) as running:
         caught_up(source, server)
         plan = await running.plan(T)
@@ -250,12 +261,7 @@ async def test_a_replica_that_is_ready_again_and_lags_is_not_reported_as_unready
 async def test_rows_by_their_keys_do_not_wait_since_their_window_keeps_each_change_of_them(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch, kind: type[ReselectRows | RepairRows]
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
-    monkeypatch.setattr(chunk_selector, "FEW_BACKOFF", Backoff(0.001, 0.01))
-    source, server = replicated(mysql_factory)
-    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
-    account = source.create_capture_user("d")
-    caught_up(source, server)
+    source, server, account = with_row_9(mysql_factory, monkeypatch)
     async with bench(source, "d", elsewhere=settings(server, account)) as running:
         caught_up(source, server)
         schema = (await running.plan(T)).schema
@@ -270,12 +276,7 @@ async def test_rows_by_their_keys_do_not_wait_for_the_end_of_a_statement_either(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch, kind: type[ReselectRows | RepairRows]
 ) -> None:
     """The replica has a statement that the stream lacks, and is promoted just before the SELECT finds that."""
-    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
-    monkeypatch.setattr(chunk_selector, "FEW_BACKOFF", Backoff(0.001, 0.01))
-    source, server = replicated(mysql_factory)
-    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY, b INT)")
-    account = source.create_capture_user("d")
-    caught_up(source, server)
+    source, server, account = with_row_9(mysql_factory, monkeypatch, "a INT PRIMARY KEY, b INT")
     original = ReplicaWatermarks.low
 
     async def low(self: ReplicaWatermarks, connection: Source) -> GtidSet:
@@ -298,20 +299,8 @@ async def test_rows_that_are_ordered_again_are_not_until_the_replica_is_ready(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the coordinator would order them, a plan and a pause again every few seconds, for hours."""
-    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 0.01))
-    monkeypatch.setattr(chunk_selector, "FEW_BACKOFF", Backoff(0.001, 0.01))
-    source, server = replicated(mysql_factory)
-    source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
-    account = source.create_capture_user("d")
-    caught_up(source, server)
-    asked: list[Source] = []
-    original = ReplicaWatermarks.low
-
-    async def low(self: ReplicaWatermarks, connection: Source) -> GtidSet:
-        asked.append(connection)
-        return await original(self, connection)
-
-    monkeypatch.setattr(ReplicaWatermarks, "low", low)
+    source, server, account = with_row_9(mysql_factory, monkeypatch)
+    asked = asked_for_low(monkeypatch)
     async with bench(source, "d", elsewhere=settings(server, account)) as running:
         caught_up(source, server)
         schema = (await running.plan(T)).schema
