@@ -58,6 +58,7 @@ TESTED_BY = {
     "actors/kafka/position.py": "actors/kafka/test_producer.py",
     "actors/kafka/topics.py": "actors/kafka/test_producer.py",
     "actors/lake/background_work.py": "integration/lake/test_maintenance.py",
+    "actors/lake/delta_table.py": "integration/lake/test_lake.py",
     "actors/lake/generations.py": "integration/lake/test_lake.py",
     "actors/lake/table_commits.py": "integration/lake/test_lake_schemas.py",
     "actors/lake/spark_connect.py": _CONNECT,

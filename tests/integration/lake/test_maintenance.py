@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
+from actors.lake import delta_table
 from actors.lake.background_work import do_work
 from actors.lake.files import file_placement
 from actors.lake.live_view import live_view
@@ -183,6 +184,25 @@ def test_a_checkpoint_is_durable_before_the_commits_that_it_stands_for_go(
     assert not commits[0].exists(), "it has expired"
     assert lost_of_lake(power, delivery) == []
     assert delivery.view(table) == expected(table)
+
+
+def test_a_checkpoint_syncs_no_commit_again_while_batches_come(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, module, synced = filled(delivery), delta_table._module, list[str]()
+    log = Path(location(delivery.root, ID, Tier.CHANGELOG)) / "_delta_log"
+    before = {commit.name for commit in log.glob("*.json")}
+
+    def written(classes: object, name: str) -> object:
+        if name == "LastCheckpointInfo$":
+            change(delivery, table, SEGMENTS)
+            monkeypatch.setattr(file_placement, "sync", lambda path: synced.append(Path(path).name))
+        return module(classes, name)
+
+    monkeypatch.setattr(delta_table, "_module", written)
+    delivery.lake.upkeep.checkpoint(ID, Tier.CHANGELOG)
+    assert len({commit.name for commit in log.glob("*.json")} - before) == 1, "a batch has come"
+    assert "_last_checkpoint" in synced and not before & set(synced)
 
 
 def test_what_the_jvm_prints_is_not_in_our_own_log(spark: Spark) -> None:
