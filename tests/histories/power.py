@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from unittest.mock import patch
 
 from actors.lake.transaction_log.delta_log import COMMIT, LOG
@@ -27,6 +28,8 @@ class Power:
         # How many bytes of a file are durable, and which names in a directory.
         self._bytes: dict[_Identity, int] = {}
         self._names: dict[_Identity, set[str]] = {}
+        # Threads sync one directory at the same time, and the later listing has to stand.
+        self._noting = Lock()
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -35,7 +38,8 @@ class Power:
 
         def fsync(descriptor: int) -> None:
             sync(descriptor)
-            self._note(descriptor)
+            with self._noting:
+                self._note(descriptor)
 
         with patch.object(os, "fsync", fsync):
             yield

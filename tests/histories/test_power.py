@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.journal.files import LocalFiles
+from actors.journal.files import LocalFiles, wait_for_all
 from actors.runtime.filesystem import put_file, sync
 from tests.histories.power import Power
 
@@ -55,6 +55,16 @@ def test_a_copy_is_durable(journal: Path, lake: Path) -> None:
     power = Power()
     power.note_all(journal)
     assert power.cut(journal, lake) == []
+
+
+def test_what_threads_sync_at_the_same_time_stays(journal: Path, lake: Path) -> None:
+    power = Power()
+    with power.noted():
+        LocalFiles(journal).make(("schemas",))
+        for turn in range(50):
+            paths = [journal / "schemas" / f"{turn}-{number}" for number in range(32)]
+            wait_for_all(lambda path: put_file(path, b"x"), paths)
+            assert power.cut(journal, lake) == []
 
 
 def test_a_lakes_log_loses_its_end(journal: Path, lake: Path) -> None:
