@@ -48,10 +48,10 @@ _LINGER_S: Final = 0.001
 _TRICKLE: Final = 1 << 16
 _GATHERING_S: Final = 0.02
 # With many tables it's so many times the time that the last slice's decoding took: _GATHERING_S for each table at most,
-# and no more than this (s). After a second of silence the last slice says nothing of what comes.
+# and no more than this (s). After a longer silence the last slice says nothing of what comes.
 _PAUSES_PER_DECODING: Final = 8
-_GATHERING_MOST_S: Final = 0.5
-_SILENCE_S: Final = 1.0
+_GATHERING_MOST_S: Final = 2.0
+_SILENCE_S: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)

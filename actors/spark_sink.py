@@ -595,9 +595,7 @@ class SparkSink(Actor[ToSparkSink]):
 
     @contain_errors
     def _count_stopped(self) -> None:
-        so_far = self._state.so_far
-        stopped = sum(so_far.stopped(table) is not None for table in {*so_far.tables, *so_far.failed})
-        self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
+        self.metrics.set(catalogue.STOPPED_TABLES, len(self._state.so_far.stopped_tables), part="lake")
 
     @contain_errors
     def _measure_batch(self, batch: Batch, seconds: float) -> None:

@@ -189,9 +189,9 @@ class JournalSettings:
     """`path`: the journal's place, a local folder or any URI of a filesystem that pyarrow reaches.
 
     A segment is sealed when it is `seal_after_ms` old or has `seal_mib`. After one of many tables the next one waits
-    longer (`pipeline.journal.segment.pause_after`). The journal keeps a segment until all consumers have it. Then it
-    keeps it for `keep_hours`, as long as the journal isn't larger than `keep_mib`. Capture waits while consumers lag
-    and the journal is larger than `quota_mib`; 0 is no bound.
+    longer (`pause_after` and `rest_after` of `pipeline.journal.segment`). The journal keeps a segment until all
+    consumers have it. Then it keeps it for `keep_hours`, as long as the journal isn't larger than `keep_mib`. Capture
+    waits while consumers lag and the journal is larger than `quota_mib`; 0 is no bound.
     """
 
     path: str = field(metadata={"location": True})

@@ -76,8 +76,12 @@ AHEAD = 4 << 20
 # megabytes each and don't count.
 FILES_PER_S = 250
 
-# How long (seconds) the next segment waits at most for that. The answers to signals wait with it, and a request by HTTP
-# fails after half a minute.
+# For each file of the last segment the next one waits at most so long (seconds) because sealing that one took as long.
+# So after a few tables it doesn't wait.
+REST_PER_FILE_S = 0.02
+
+# How long (seconds) the next segment waits at most for either. The answers to signals wait with it, and a request by
+# HTTP fails after half a minute.
 LONGEST_PAUSE_S = 5.0
 
 # How long (seconds) a new position alone may wait: it spares a restart the reading of filtered transactions, no more.
@@ -210,9 +214,20 @@ def seal_at(waiting: Unsealed, settings: JournalSettings) -> float:
 
 
 def pause_after(sealed: Unsealed) -> float:
-    """Returns for how long (s) no other segment is sealed after this one, unless it's full: its tables cost a file each
-    in the journal, and a commit each in the lake. It's LONGEST_PAUSE_S at most, however many tables there are."""
+    """Returns for how long (s) no other segment is sealed after this one is begun, unless it's full: its tables cost a
+    file each in the journal, and a commit each in the lake. It's LONGEST_PAUSE_S at most, however many tables there
+    are."""
     return min(len(sealed.unwritten) / FILES_PER_S, LONGEST_PAUSE_S)
+
+
+def rest_after(sealed: Unsealed, took_s: float) -> float:
+    """Returns for how long (s) no other segment is sealed after this one is durable, unless it's full. Sealing it took
+    so long.
+
+    Whoever delivers it has the processors meanwhile. A change waits half of a round until its segment is sealed. With
+    this it then waits for its own delivery, and otherwise for that of the segment before, too.
+    """
+    return min(took_s, len(sealed.unwritten) * REST_PER_FILE_S, LONGEST_PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True)

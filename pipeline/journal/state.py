@@ -66,9 +66,10 @@ class ThreadIdle:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The thread is at a piece of work."""
+    """The thread is at a piece of work, `since` a moment (s)."""
 
     work: Work
+    since: float
 
 
 @dataclass(frozen=True, slots=True)

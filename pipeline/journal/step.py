@@ -5,7 +5,8 @@ message. So segments are published in the order of the appends. An append that b
 columns, waits until everything before it is sealed.
 
 A segment is due at an age. Each table in it costs a file here and a commit in the lake. So after a segment of many
-tables the next one waits longer (`pipeline.journal.segment.pause_after`), and has more rows of each table.
+tables the next one waits longer, and has more rows of each table (`pause_after` and `rest_after` of
+`pipeline.journal.segment`).
 
 While a segment fills and isn't due, large pieces, above all chunks, are flushed early (`pipeline.journal.segment`).
 Then a commit waits for one such piece at most, and not for the writing of everything that came with it.
@@ -239,7 +240,7 @@ def _report_chunks(state: State) -> _Next:
 
 def _writes_chunks(thread: Thread) -> bool:
     match thread:
-        case Busy(work) | AwaitingSpace(work, _) | FreeingSpace(work, _):
+        case Busy(work, _) | AwaitingSpace(work, _) | FreeingSpace(work, _):
             match work:
                 case FlushEarly(parts=parts):
                     return any(isinstance(part, ChunkPart) for part in parts)
@@ -257,7 +258,7 @@ def _writes_chunks(thread: Thread) -> bool:
 
 def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:
     match state.thread:
-        case Busy(Seal(waiting=waiting) | Publish(waiting=waiting)):
+        case Busy(Seal(waiting=waiting) | Publish(waiting=waiting), since):
             answers = [answer for append in waiting.appends for answer in append.answers]
         case other:
             raise InvariantBroken(f"segment {entry.segment} was published while {other}")
@@ -266,9 +267,13 @@ def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:
         -_ROWS_REMEMBERED:
     ]
     full = isinstance(state.room, Full) or size >= state.settings.quota_mib << 20 > 0
-    retention_at = now if full else state.retention_at
     state = replace(
-        state, last=entry, signal_outcomes=outcomes, thread=ThreadIdle(), retention_at=retention_at
+        state,
+        last=entry,
+        signal_outcomes=outcomes,
+        thread=ThreadIdle(),
+        retention_at=now if full else state.retention_at,
+        paused_until=max(state.paused_until, now + segments.rest_after(waiting, now - since)),
     )
     return state, (ReportSealed(entry, given, outcomes),)
 
@@ -330,7 +335,7 @@ def _begin_next_work(state: State, now: float) -> _Next:
         case AwaitingSpace(left, again_at):
             if now >= state.retention_at:
                 return replace(state, thread=FreeingSpace(left, again_at)), (ApplyRetention(reserve=False),)
-            return _begin_work(state, left) if now >= again_at else (state, ())
+            return _begin_work(state, left, now) if now >= again_at else (state, ())
         case ThreadIdle():
             match state.taking:
                 case InboxHeld(append) if state.waiting is None:
@@ -346,7 +351,7 @@ def _work_when_idle(state: State, now: float) -> _Next:
     if waiting is None:
         if _is_full(state) and not isinstance(state.taking, InboxClosed):
             after = replace(state, unfinished=segments.drop_written_rows(state.unfinished))
-            return _flush_early(after, state.unfinished.parts, None)
+            return _flush_early(after, state.unfinished.parts, None, now)
     elif at_once or _is_full(state) or now >= _seal_at(state, waiting):
         seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
         checkpoint = waiting.appends[-1].checkpoint
@@ -359,22 +364,23 @@ def _work_when_idle(state: State, now: float) -> _Next:
             ahead=(),
             paused_until=paused_until,
         )
-        return _begin_work(after, seal)
+        return _begin_work(after, seal, now)
     else:
         left, large = segments.split_early_parts(waiting)
         if large:
-            return _flush_early(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
+            scn = waiting.appends[-1].checkpoint.scn
+            return _flush_early(replace(state, waiting=left), large, scn, now)
     if now >= state.retention_at and not at_once:
-        return _begin_work(state, ApplyRetention(reserve=True))
+        return _begin_work(state, ApplyRetention(reserve=True), now)
     return state, ()
 
 
-def _flush_early(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> _Next:
-    return _begin_work(state, FlushEarly(state.begun + 1, parts, len(state.ahead), scn))
+def _flush_early(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None, now: float) -> _Next:
+    return _begin_work(state, FlushEarly(state.begun + 1, parts, len(state.ahead), scn), now)
 
 
-def _begin_work(state: State, work: Work) -> _Next:
-    return replace(state, thread=Busy(work)), (work,)
+def _begin_work(state: State, work: Work, now: float) -> _Next:
+    return replace(state, thread=Busy(work, now)), (work,)
 
 
 def _seal_at(state: State, waiting: Unsealed) -> float:

@@ -18,7 +18,7 @@ Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -401,7 +401,7 @@ def next_work(
     Batches have come `through` a segment, whose end has this position.
     """
     background = replace(background, verified=background.verified.only(lake.runs))
-    due = [each for each, at in _due_at(background, lake).items() if at <= now]
+    due = [each for each, at in _due_at(background, lake) if at <= now]
     background = replace(background, due={each: background.due.get(each, now) for each in due})
     rested = [each for each in background.due if background.resting.get(each, now) <= now]
     if background.under_way is not None or not rested:
@@ -440,7 +440,9 @@ def background_due_at(background: Background, lake: LakeTables) -> float | None:
     """Returns when (s) something is due; None if time alone makes nothing due, or if work is under way."""
     if background.under_way is not None:
         return None
-    due_at = _due_at(background, lake).items()
+    if not background.resting:
+        return min((at for _, at in _due_at(background, lake)), default=None)
+    due_at = _due_at(background, lake)
     return min((max(at, background.resting.get(due, at)) for due, at in due_at), default=None)
 
 
@@ -481,25 +483,25 @@ def merge_ages(merges_s: Sequence[float], least: float, share: float) -> list[fl
     return [max(least, root * each) for root in roots]
 
 
-def _due_at(background: Background, lake: LakeTables) -> dict[Due, float]:
-    """Returns when (s) each piece of work is or will be due."""
+def _due_at(background: Background, lake: LakeTables) -> Iterator[tuple[Due, float]]:
+    """Returns each piece of work, and when (s) it is or will be due."""
     settings = lake.settings
-    at: dict[Due, float] = {CompletionDue(table): -math.inf for table in completable_tables(background, lake)}
+    for table in completable_tables(background, lake):
+        yield CompletionDue(table), -math.inf
     mergeable = mergeable_tables(background, lake)
     merges_s = [mirrored.merge_s for _, mirrored in mergeable]
     ages = merge_ages(merges_s, settings.merge_after_s, settings.merge_share)
     for (table, mirrored), age in zip(mergeable, ages, strict=True):
         full = mirrored.pending >= settings.merge_rows
-        at[MergeDue(table)] = -math.inf if full else mirrored.since + age
+        yield MergeDue(table), -math.inf if full else mirrored.since + age
     policy = Policy(settings.compact_files, settings.merge_rows)
     for kept in background.kept.values():
         if not lake.stopped(kept.table):
             for chore, when in maintenance.due_at(kept, policy).items():
-                at[ChoreDue(chore, kept.table, kept.tier)] = when
+                yield ChoreDue(chore, kept.table, kept.tier), when
     for table in dict.fromkeys([*background.verified.pending, *(run.table for run in lake.runs)]):
         if (compared_at := _comparison_due_at(background, lake, table)) is not None:
-            at[ComparisonDue(table)] = compared_at
-    return at
+            yield ComparisonDue(table), compared_at
 
 
 def _comparison_due_at(background: Background, lake: LakeTables, table: TableId) -> float | None:

@@ -103,6 +103,12 @@ class LakeProgress:
         stop = self.of(table).stopped
         return None if stop is None else stop.reason
 
+    @property
+    def stopped_tables(self) -> frozenset[TableId]:
+        """The tables that get nothing (`stopped`)."""
+        stopped = (table for table, found in self.tables.items() if found.stopped is not None)
+        return frozenset(self.failed.keys()).union(stopped)
+
     def times_failed(self, table: TableId) -> int:
         """Returns how often in a row the table has failed."""
         return 0 if (failed := self.failed.get(table)) is None else failed.times

@@ -11,7 +11,9 @@ from actors.binlog_reader import gathering_s
         (300, 0.02, 0.001, 1, 0.02),
         (6_000, 0.02, 0.03, 60, 0.24),  # many tables: eight times as long as the decoding took
         (36_000, 0.12, 0.05, 95, 0.4),
-        (36_000, 0.12, 0.1, 95, 0.5),
+        (36_000, 0.12, 0.1, 95, 0.8),
+        (36_000, 2.0, 0.5, 1_000, 2.0),
+        (36_000, 0.12, 0.5, 60, 1.2),
         (36_000, 0.12, 0.1, 3, 0.06),
         (100, 0.02, 1.0, 1, 0.02),  # behind a large transaction of one table
         (1 << 16, 0.001, 0.03, 60, 0.0),  # it comes fast

@@ -130,6 +130,29 @@ def test_the_segment_after_one_of_many_tables_waits_longer_and_no_other_does() -
     assert pauses == pytest.approx([QUICK_S, TABLES / journal.FILES_PER_S, QUICK_S])
 
 
+@pytest.mark.parametrize(
+    ("tables", "took_s", "pause_s"),
+    [
+        (TABLES, 0.1, TABLES / journal.FILES_PER_S - 0.1),  # so long after it was begun
+        (TABLES, 0.7, 0.7),
+        (TABLES, 3.0, TABLES * journal.REST_PER_FILE_S),
+        (3, 3.0, QUICK_S),
+    ],
+)
+def test_the_next_segment_leaves_the_processors_for_as_long_as_the_last_ones_sealing_took(
+    tables: int, took_s: float, pause_s: float
+) -> None:
+    story = Story(QUICK)
+    story.after(of_tables(1, tables))
+    (seal,) = story.after(step.JournalTimerFired(), QUICK_S)
+    assert isinstance(seal, Seal)
+    told(story.after(published(seal), took_s))
+    assert story.after(append(2)) == ()
+    assert journal_writer.timer_at(replace(story.state, retention_at=99.0)) == pytest.approx(
+        story.now + pause_s
+    )
+
+
 def test_no_pause_holds_back_what_is_sealed_at_once() -> None:
     full = Story(replace(QUICK, seal_mib=0))
     (seal,) = full.after(of_tables(1))
@@ -172,7 +195,9 @@ def test_no_pause_is_longer_than_signals_can_wait() -> None:
     assert story.state.waiting is not None
     schemas = (replace(ITEMS, table=TableId("shop", str(n))) for n in range(10_000))
     tables = {(schema, FileKind.CHANGES): 1 for schema in schemas}
-    assert journal.pause_after(replace(story.state.waiting, unwritten=tables)) == journal.LONGEST_PAUSE_S
+    sealed = replace(story.state.waiting, unwritten=tables)
+    assert journal.pause_after(sealed) == journal.LONGEST_PAUSE_S
+    assert journal.rest_after(sealed, 90.0) == journal.LONGEST_PAUSE_S
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, TABLES)), min_size=1, max_size=12))
