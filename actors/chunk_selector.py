@@ -41,7 +41,7 @@ from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.snapshot.scan_transaction import TableScan, scan_transaction
 from actors.source.connection import QueryResult, Source
-from actors.source.errors import AccessDenied, AnotherServer, SourceUnready, StatementOutdated
+from actors.source.errors import AccessDenied, AnotherServer, SourceUnready, StatementOutdated, TableGone
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
@@ -244,7 +244,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except self._endings:
             raise
         except (Transient, Definite) as failure:
-            answer = chunks.PlanFailed(order.table, str(failure))
+            answer = chunks.PlanFailed(order.table, str(failure), isinstance(failure, TableGone))
         await self._answer(answer)
 
     async def _read(self, order: chunks.ReadChunk) -> None:

@@ -37,6 +37,9 @@ log = structlog.get_logger()
 # What the signal table is called among the channels; its rows come with the log, not by a channel here.
 SIGNAL_TABLE: Final = "table"
 
+# How a signal is counted that is rejected because another one's work is under way.
+BUSY: Final = "busy"
+
 
 @dataclass(slots=True)
 class _Unanswered:
@@ -136,6 +139,8 @@ class SignalListener(Actor[ToSignalListener]):
         self, channel: SignalChannel, arrived: IncomingSignal, answer: SignalAnswer, outcome: str = ""
     ) -> None:
         state = signal_state(answer)
+        if isinstance(answer, SignalRejected) and answer.busy:
+            outcome = BUSY
         self._history.remember(state)
         self._report(channel.name, state, outcome or state.outcome.value)
         self._room.release()

@@ -418,7 +418,8 @@ KAFKA_FRESHNESS = Histogram(
 
 SIGNALS = Counter(
     "tidemark_signals_total",
-    "Signals by channel. Outcome is accepted, rejected or malformed.",
+    "Signals by channel. Outcome is accepted, rejected, malformed, or busy: rejected while its tables are verified "
+    "already.",
     ("channel", "outcome"),
 )
 SIGNALS_UNANSWERED = Gauge("tidemark_unanswered_signals", "Signals without an answer so far.")

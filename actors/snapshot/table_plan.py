@@ -5,7 +5,7 @@ them.
 """
 
 from actors.source.connection import Source
-from actors.source.errors import StatementOutdated
+from actors.source.errors import StatementOutdated, TableGone
 from pipeline.errors import Definite, Transient
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -115,5 +115,6 @@ async def _describe(source: Source, table: TableId) -> TableDescription:
     told = await source.descriptions([table])
     if (described := told.described.get(table)) is not None:
         return described
-    gone = f"{table} doesn't exist, or the user of the source may not SELECT from it"
-    raise Definite(told.refused.get(table, gone))
+    if (refused := told.refused.get(table)) is not None:
+        raise Definite(refused)
+    raise TableGone(f"{table} doesn't exist, or the user of the source may not SELECT from it")

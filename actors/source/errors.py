@@ -153,6 +153,10 @@ class StatementOutdated(Definite):
     """The table isn't what the statement was made for any more."""
 
 
+class TableGone(Definite):
+    """The server shows no table of this name: there is none, or the user may not SELECT from it."""
+
+
 class RightLacked(Definite):
     """The user may not do it."""
 

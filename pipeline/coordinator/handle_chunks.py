@@ -54,7 +54,7 @@ from pipeline.schema.compatibility import difference, schemas_agree
 from pipeline.schema.row_keys import ambiguous_keys
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling
-from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, advance_range
+from pipeline.snapshot.snapshot import DROPPED, ChunkId, Chunking, Progress, Range, Snapshot, advance_range
 
 # At how many positions of consistent snapshots a table may differ without a statement. A statement that passes the
 # source while the transactions are open explains the first one, and comes before the next one.
@@ -158,8 +158,13 @@ def _begin_table(state: State, snapshot: Snapshot, message: TablePlanned, divide
 
 def plan_failed(state: State, message: PlanFailed) -> State:
     """Fails the table's snapshot, if it waited for the plan."""
-    state, snapshot = _take_plan_order(state, message.table)
-    return state if snapshot is None else fail_table(state, message.table, message.reason)
+    table, reason = message.table, message.reason
+    state, snapshot = _take_plan_order(state, table)
+    if snapshot is None:
+        return state
+    # Without a statement the user may have lost a right.
+    dropped = message.gone and table in state.checkpoint.unproven
+    return fail_table(state, table, f"{DROPPED}: {reason}" if dropped else reason)
 
 
 def chunk_read(state: State, message: ChunkRead) -> State:

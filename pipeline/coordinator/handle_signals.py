@@ -28,6 +28,7 @@ from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.snapshot import key_literals, row_filter, row_filter_parser
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
+    VERIFIED_ALREADY,
     WHOLE_TABLE,
     Progress,
     Request,
@@ -83,7 +84,11 @@ _ONLY_WHOLE = (
 
 
 class _Rejected(Exception):
-    """The signal has no effect, for this reason."""
+    """The signal has no effect, for this reason. `busy`: as of SignalRejected."""
+
+    def __init__(self, reason: str, *, busy: bool = False) -> None:
+        super().__init__(reason)
+        self.busy = busy
 
 
 def signal_received(
@@ -101,7 +106,7 @@ def signal_received(
     try:
         requested, detail = _effect(state, signal)
     except _Rejected as rejected:
-        return state, SignalRejected(signal.id, str(rejected))
+        return state, SignalRejected(signal.id, str(rejected), rejected.busy)
     taken = (*checkpoint.signals, signal.id)[-SIGNALS_REMEMBERED:]
     return with_checkpoint(requested, signals=taken), SignalAccepted(signal.id, detail)
 
@@ -168,7 +173,7 @@ def _take_snapshot(
     requests = {t: _request(state, signal, t) for t in meant if t in checkpoint.schemas}
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
     if len(refused) == len(meant):
-        raise _Rejected(reasons)
+        raise _Rejected(reasons, busy=any(why.startswith(VERIFIED_ALREADY) for why in refused.values()))
     requested = sum(not signals.is_own_id(each.id) for each, _ in unfinished_tables(checkpoint))
     if requested and requested + len(meant) - len(refused) > MOST_REQUESTED_TABLES:
         raise _Rejected(_TOO_MANY.format(count=requested, most=MOST_REQUESTED_TABLES))

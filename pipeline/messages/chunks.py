@@ -56,10 +56,14 @@ class TablePlanned:
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """The table can't be snapshotted, and why, after retries where these could help."""
+    """The table can't be snapshotted, and why, after retries where these could help.
+
+    `gone`: the source shows no such table.
+    """
 
     table: TableId
     reason: str
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,11 @@ class SignalAccepted:
 
 @dataclass(frozen=True, slots=True)
 class SignalRejected:
-    """The signal has no effect, and why."""
+    """The signal has no effect, and why. `busy`: it may have one once what another signal began has ended."""
 
     id: str
     reason: str
+    busy: bool = False
 
 
 SignalAnswer = SignalAccepted | SignalRejected

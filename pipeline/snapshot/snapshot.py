@@ -39,6 +39,11 @@ class Request:
 # After the id of a verification: the rows by which the lake compares what the verification has repaired.
 REPAIRED: Final = " repaired"
 
+# How the reason begins with which a verification leaves a table to another one, or which any snapshot gives of a table
+# that the source doesn't have any more.
+VERIFIED_ALREADY: Final = "it is being verified already"
+DROPPED: Final = "a statement has dropped it"
+
 # All of a table in its usual way.
 WHOLE_TABLE = Request()
 

@@ -124,6 +124,20 @@ async def test_answers_find_their_askers_in_any_order() -> None:
         assert await bench.channel.answers.get() == SignalAccepted("p", "paused")
 
 
+async def test_a_rejection_because_something_is_under_way_is_counted_apart() -> None:
+    async with listening() as bench:
+        await bench.channel.texts.put(PAUSE)
+        await bench.coordinator.get()
+        await bench.judge(SignalRejected("p", "so", busy=True))
+        await bench.channel.answers.get()
+        counted = {
+            outcome: bench.metrics.value(catalogue.SIGNALS, channel="held", outcome=outcome)
+            for outcome in ("busy", "rejected")
+        }
+        assert counted == {"busy": 1, "rejected": 0}
+        assert bench.listener.status()["signals"] == [{"id": "p", "outcome": "rejected", "reason": "so"}]
+
+
 async def test_a_repetition_is_not_passed_on_and_shares_the_answer() -> None:
     async with listening() as bench:
         await bench.channel.texts.put(PAUSE)

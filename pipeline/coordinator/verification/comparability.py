@@ -12,7 +12,7 @@ that reason. No mirror begins at the SCN of a checkpoint that was sent, so a mir
 from pipeline.coordinator.state import State, end_table, unfinished_tables
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Ready
-from pipeline.snapshot.snapshot import Snapshot, SnapshotFailed, progress
+from pipeline.snapshot.snapshot import VERIFIED_ALREADY, Snapshot, SnapshotFailed, progress
 
 INCOMPLETE = "its mirror isn't complete: verify it once its snapshot is"
 _MIRROR_BEGUN = "its mirror has begun again: verify it once that is complete"
@@ -24,7 +24,7 @@ def refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
     if not isinstance(checkpoint.mirrors.get(table), Ready):
         return INCOMPLETE
     under_way = (s.id for s, other in unfinished_tables(checkpoint) if other == table and s.verification)
-    return next((f"it is being verified already, by {other}" for other in under_way), None)
+    return next((f"{VERIFIED_ALREADY}, by {other}" for other in under_way), None)
 
 
 def end_outdated(before: Checkpoint | None, state: State) -> State:

@@ -34,7 +34,9 @@ from pipeline.errors import Backoff
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import (
+    DROPPED,
     REPAIRED,
+    VERIFIED_ALREADY,
     Chunking,
     Completed,
     Repairing,
@@ -160,7 +162,7 @@ class Comparisons:
     """What the sink knows of verifications: rows that wait, and the results by run and table.
 
     `unread`: the repairs whose next batch of keys couldn't be read. `in_a_row`: how many verifications of a table were
-    unjudged since the last one that wasn't.
+    unjudged since the last one that wasn't (`_in_a_row`).
     """
 
     pending: Mapping[TableId, PendingRows] = field(default_factory=dict)
@@ -199,7 +201,7 @@ class Comparisons:
         judged, times = dict(self.judged), self.in_a_row.get(table, 0)
         for each in judgements:
             judged[each.run, each.table] = each
-            times = times + 1 if each.verdict is LakeVerdict.UNJUDGED else 0
+            times = _in_a_row(times, each)
         return replace(self, pending=pending, judged=judged, in_a_row={**self.in_a_row, table: times})
 
     def only(self, runs: Sequence[VerificationRun]) -> "Comparisons":
@@ -310,6 +312,16 @@ def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | No
     many = pending.bytes >= BYTES_AT_ONCE
     wait = min(_TIMES_TAKEN * pending.took, LONGEST_RUN_WAIT_S) if many else LONGEST_RUN_WAIT_S
     return pending.since + wait
+
+
+def _in_a_row(times: int, last: Judgement) -> int:
+    """Returns how many verifications of a table in a row were unjudged, after one more.
+
+    One that left the table to another one doesn't count. A table that was dropped isn't waiting for a result.
+    """
+    if last.verdict is not LakeVerdict.UNJUDGED or last.reason.startswith(DROPPED):
+        return 0
+    return times if last.reason.startswith(VERIFIED_ALREADY) else times + 1
 
 
 def _runs(

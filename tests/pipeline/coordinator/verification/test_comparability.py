@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.coordinator.verification.comparability import INCOMPLETE, end_outdated, refusal
 from pipeline.messages.changes import MirrorInvalidated, SchemaVerified
+from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.journal import ChunkPart
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.table_filter import TableFilter
@@ -13,7 +14,9 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.signals.signal import Filter, VerifyTables
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import (
+    DROPPED,
     Completed,
+    Progress,
     Request,
     Snapshot,
     SnapshotFailed,
@@ -30,6 +33,7 @@ from tests.pipeline.builders import (
     passed,
     planned,
     read,
+    statement,
     update,
     wrote,
 )
@@ -87,8 +91,17 @@ def test_a_mirror_that_isnt_complete_is_refused() -> None:
 
 def test_a_table_is_verified_once_at_a_time(capture: Capture) -> None:
     capture.give(verify("v1", ORDERS), verify("v2", ORDERS))
-    assert capture.answers[-1] == SignalRejected("v2", "shop.orders: it is being verified already, by v1")
+    reason = "shop.orders: it is being verified already, by v1"
+    assert capture.answers[-1] == SignalRejected("v2", reason, busy=True)
     assert refusal(capture.checkpoint, ITEMS.table) is None
+
+
+def test_of_a_dropped_table_the_reason_says_so(capture: Capture) -> None:
+    gone = PlanFailed(ORDERS.table, "it doesn't exist", gone=True)
+    capture.give(verify("v1", ORDERS), gone)
+    assert capture.table(ORDERS, "v1") == SnapshotFailed("it doesn't exist", Progress()), "a right was lost"
+    capture.give(statement("a:6", 20, ORDERS), verify("v2", ORDERS), gone)
+    assert capture.table(ORDERS, "v2") == SnapshotFailed(f"{DROPPED}: it doesn't exist", Progress())
 
 
 def test_another_mirror_ends_it(capture: Capture) -> None:

@@ -51,6 +51,8 @@ from pipeline.lake.verification.runs import (
 )
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import (
+    DROPPED,
+    VERIFIED_ALREADY,
     Completed,
     Progress,
     Repairing,
@@ -373,6 +375,14 @@ def test_verifications_that_cannot_be_judged_are_counted_until_one_can() -> None
     )
     assert counted.in_a_row == {ID: 2, ITEMS.table: 1}
     assert counted.compared(ID, 0, 4.0, [DIFFERENT]).in_a_row == {ID: 0, ITEMS.table: 1}
+
+
+@pytest.mark.parametrize(("reason", "count"), [("so", 2), (VERIFIED_ALREADY, 1), (DROPPED, 0)])
+def test_what_another_one_verifies_or_is_dropped_is_not_counted(reason: str, count: int) -> None:
+    unjudged = replace(EQUAL, verdict=LakeVerdict.UNJUDGED, reason="so")
+    counted = Comparisons().compared(ID, 0, 1.0, [unjudged])
+    last = replace(unjudged, reason=f"{reason}, as said")
+    assert counted.compared(ID, 0, 2.0, [last]).in_a_row == {ID: count}
 
 
 def test_of_a_table_that_no_known_verification_has_none_are_counted() -> None:
