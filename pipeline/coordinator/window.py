@@ -112,6 +112,9 @@ from pipeline.messages.chunks import ChunkRead, ReadByKeys, ReadChunk, RepairRow
 from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 
+# So many of the last slices that passed a window stay apart. A slice takes some 2 KiB besides its keys, or its one key.
+SLICES_APART: Final = 64
+
 # So few keys of a window, and so few bytes, are kept however often the keys come.
 FEW_KEYS: Final = 4096
 FEW_BYTES: Final = 8 << 20
@@ -188,25 +191,29 @@ class SliceKeys:
 
 @dataclass(frozen=True, slots=True)
 class PassedKeys:
-    """The keys of all slices that passed while a window is open, in order.
+    """The keys of all slices that passed while a window is open, in order. The last few slices are `apart`.
 
-    They are in pieces, and each piece is longer than the next one. So adding a slice to n others copies about log n.
+    The others are `joined`, and each of these has at least twice as many keys as the next one. So they are few, and
+    each key was copied a few times.
     """
 
-    pieces: tuple[tuple[SliceKeys, ...], ...] = ()
+    joined: tuple[SliceKeys, ...] = ()
+    apart: tuple[SliceKeys, ...] = ()
 
     def __iter__(self) -> Iterator[SliceKeys]:
-        return chain.from_iterable(self.pieces)
+        return chain(self.joined, self.apart)
 
     def __bool__(self) -> bool:
-        return bool(self.pieces)
+        return bool(self.joined or self.apart)
 
     def appended(self, keys: SliceKeys) -> "PassedKeys":
         """Returns these slices and one more at the end."""
-        earlier = self.pieces
-        last: tuple[SliceKeys, ...] = (keys,)
-        while earlier and len(earlier[-1]) <= len(last):
-            earlier, last = earlier[:-1], earlier[-1] + last
+        apart = (*self.apart, keys)
+        if len(apart) < SLICES_APART:
+            return PassedKeys(self.joined, apart)
+        earlier, last = self.joined, SliceKeys.joined(apart)
+        while earlier and len(earlier[-1]) < 2 * len(last):
+            earlier, last = earlier[:-1], SliceKeys.joined((earlier[-1], last))
         return PassedKeys((*earlier, last))
 
 
@@ -214,7 +221,8 @@ class PassedKeys:
 class Reading:
     """The coordinator has ordered the chunk. It doesn't know yet which of the passing transactions are in L.
 
-    `key_count` and `kept_bytes`: the number and the size of `passed_keys`.
+    `key_count` and `kept_bytes`: the number and the size of `passed_keys`. `last_count` and `last_bytes`: those of the
+    last changes when only these were kept; 0 before that.
     """
 
     wire: ClassVar[str] = "reading"
@@ -223,6 +231,8 @@ class Reading:
     passed_keys: PassedKeys = PassedKeys()
     key_count: int = 0
     kept_bytes: int = 0
+    last_count: int = 0
+    last_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,14 +363,12 @@ def _keep_last_changes(window: Reading) -> Reading:
     """
     if can_be_smaller(window.order):
         return window
-    first = next(iter(window.passed_keys))
-    few_keys = window.key_count <= 2 * len(first) + FEW_KEYS
-    if few_keys and window.kept_bytes <= 2 * first.nbytes + FEW_BYTES:
+    few_keys = window.key_count <= 2 * window.last_count + FEW_KEYS
+    if few_keys and window.kept_bytes <= 2 * window.last_bytes + FEW_BYTES:
         return window
-    kept = SliceKeys.joined(window.passed_keys).last_changes()
-    return replace(
-        window, passed_keys=PassedKeys().appended(kept), key_count=len(kept), kept_bytes=kept.nbytes
-    )
+    last = SliceKeys.joined(window.passed_keys).last_changes()
+    count, size = len(last), last.nbytes
+    return Reading(window.order, PassedKeys((last,)), count, size, count, size)
 
 
 def _drop_touched_rows(window: Reconciling) -> Reconciling:

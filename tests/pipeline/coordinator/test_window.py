@@ -1,5 +1,6 @@
 """The window by itself: what touches its chunk's rows, when it closes, and what it emits."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from pipeline.coordinator import window
 from pipeline.coordinator.partial_rows import PartialRows
 from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, SliceKeys
+from pipeline.gtid.gtid_set import Gtid
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.chunks import ReadChunk, ReselectRows
@@ -75,17 +77,33 @@ def emitted(closing: window.Window) -> list[int]:
 # What's kept
 
 
-def test_slices_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
-    before, slices, copied = PassedKeys(), PassedKeys(), 0
-    some = [touching(a6=key) for key in range(300)]
+def test_slices_stay_in_their_order_and_become_few_with_few_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window may wait for hours while slices of one key pass. Each takes far more than its key."""
+    monkeypatch.setattr(window, "SLICES_APART", 4)
+    copied, join = 0, SliceKeys.joined
+
+    def joined(several: Iterable[SliceKeys]) -> SliceKeys:
+        nonlocal copied
+        made = join(several)
+        copied += len(made)
+        return made
+
+    monkeypatch.setattr(SliceKeys, "joined", joined)
+    before, slices = PassedKeys(), PassedKeys()
+    some = [touching(ORDERS, **{f"a{n}": n, f"b{n}": n}) for n in range(6, 306)]
     for number, keys in enumerate(some, 1):
         before, slices = slices, slices.appended(keys)
-        kept = set(map(id, before.pieces))
-        copied += sum(len(piece) for piece in slices.pieces if id(piece) not in kept)
-        assert list(map(id, slices)) == list(map(id, some[:number]))
-        assert len(slices.pieces) <= number.bit_length()
-    assert copied <= len(some) * len(some).bit_length()
-    assert len(list(before)) == len(some) - 1  # what was before is as it was
+        assert len(list(slices)) < 4 + number.bit_length()
+    tokens = [token for keys in slices for token in keys.tokens]
+    assert tokens == [token for keys in some for token in keys.tokens]
+    assert [str(t) for t in gtids_of(slices)] == [str(t) for t in gtids_of(some)]
+    assert copied <= 2 * len(some) * len(some).bit_length()
+    assert sum(map(len, before)) == 2 * (len(some) - 1), "what was before is as it was"
+
+
+def gtids_of(slices: Iterable[SliceKeys]) -> list[Gtid]:
+    """The transaction of each key."""
+    return [keys.transactions.gtid(i) for keys in slices for i in keys.transaction]
 
 
 # Emission
