@@ -53,7 +53,14 @@ from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
-from pipeline.snapshot.reselect_keys import REREAD, UnknownRows, keys_under, rereading_id, rereads_rows
+from pipeline.snapshot.reselect_keys import (
+    REREAD,
+    UnknownRows,
+    keys_under,
+    listed_after,
+    rereading_id,
+    rereads_rows,
+)
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
 
 # The most keys in one order. The server finds each by its index if its optimizer has room for their list: 1.5 MB at
@@ -69,7 +76,7 @@ MOST_OPEN: Final = 16
 # How many orders of others may come before rows that couldn't be read.
 POSTPONED: Final = 1000
 
-# How many bytes of keys of a table may wait.
+# How many bytes of keys of a table may wait, with the SCN of each.
 MOST_KEY_BYTES: Final = 32 << 20
 
 
@@ -98,8 +105,9 @@ def request_reselect(state: State, table: TableId, keys: pa.RecordBatch, transac
     unknown."""
     if not len(keys):
         return state
-    listed = (*state.unread.get(table, ()), UnknownRows(state.checkpoint.scn + 1, keys))
-    if sum(each.keys.nbytes for each in listed) <= MOST_KEY_BYTES:
+    later = UnknownRows.of(state.checkpoint.scn + 1, keys)
+    listed = listed_after(state.unread.get(table, ()), later)
+    if sum(each.nbytes for each in listed) <= MOST_KEY_BYTES:
         return replace(state, unread={**state.unread, table: listed})
     return reread_table(forget_unknown_rows(state, table), table, state.checkpoint.scn + transactions)
 
@@ -160,13 +168,13 @@ def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) ->
         if listed is None or listed.nbytes > MOST_KEY_BYTES:
             state = reread_table(state, table, state.checkpoint.scn)
         elif len(listed):
-            state = replace(state, unread={**state.unread, table: (UnknownRows(since + 1, listed),)})
+            state = replace(state, unread={**state.unread, table: (UnknownRows.of(since + 1, listed),)})
     return mark_unread(state)
 
 
 def mark_unread(state: State) -> State:
     """Returns the state whose checkpoint says for each table up to where no row is unread."""
-    first: dict[TableId, int] = {t: min(each.since for each in listed) for t, listed in state.unread.items()}
+    first: dict[TableId, int] = {t: min(each.first for each in listed) for t, listed in state.unread.items()}
     for window in state.windows:
         if isinstance(window.order, ReselectRows):
             since = window.order.since
@@ -179,7 +187,7 @@ def postpone(state: State, window: Reading) -> State:
     """Returns the state in which the rows of this window, which couldn't be read for now, wait again."""
     order, table = window.order, window_table(window)
     assert isinstance(order, ReselectRows)
-    listed = (UnknownRows(order.since, order.keys), *state.unread.get(table, ()))
+    listed = (UnknownRows.of(order.since, order.keys), *state.unread.get(table, ()))
     return replace(
         state,
         windows=tuple(other for other in state.windows if other is not window),
@@ -201,7 +209,7 @@ def order_reselect(state: State, *, postponed: bool = False) -> tuple[State, tup
     ]
     if not readable:
         return state, ()
-    table = min(readable, key=lambda table: state.unread[table][0].since)
+    table = min(readable, key=lambda table: state.unread[table][0].first)
     schema, listed = state.checkpoint.schemas[table], state.unread[table]
     keys, left = _take_oldest(listed, _most_rows(state, table))
     named = key_tokens(keys, range(len(schema.key)))
@@ -210,7 +218,7 @@ def order_reselect(state: State, *, postponed: bool = False) -> tuple[State, tup
         schema,
         keys,
         named,
-        listed[0].since,
+        listed[0].first,
         state.checkpoint.position,
     )
     unread = {other: several for other, several in state.unread.items() if other != table}
@@ -226,7 +234,7 @@ def order_reselect(state: State, *, postponed: bool = False) -> tuple[State, tup
 
 def unread_keys(state: State) -> dict[TableId, int]:
     """Returns how many keys of each table are to be read again, or are being read."""
-    counts = {table: sum(len(each.keys) for each in listed) for table, listed in state.unread.items()}
+    counts = {table: sum(map(len, listed)) for table, listed in state.unread.items()}
     for window in state.windows:
         if isinstance(window.order, ReselectRows):
             counts[window_table(window)] = counts.get(window_table(window), 0) + len(window.order.keys)
@@ -260,9 +268,9 @@ def _take_oldest(
     while listed and room:
         first, *others = listed
         taken.append(first.keys.slice(0, room))
-        rest = first.keys.slice(room)
+        rest = first.slice(room)
         room -= len(taken[-1])
-        listed = (*((UnknownRows(first.since, rest),) if len(rest) else ()), *others)
+        listed = (*((rest,) if len(rest) else ()), *others)
     keys = pa.concat_batches(taken)
     each = key_tokens(keys, range(keys.num_columns)).dictionary_encode().indices.to_numpy()
     _, once = np.unique(each, return_index=True)

@@ -471,7 +471,8 @@ def drop_windows(state: State, tables: Iterable[TableId]) -> State:
         state = replace(state, scan=replace(state.scan, spoiled=True))
     for window in reversed(state.windows):
         if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
-            unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
+            rows = UnknownRows.of(window.order.since, window.order.keys)
+            unread[table] = (rows, *unread.get(table, ()))
     plans = {table: plan for table, plan in state.plans.items() if table not in gone}
     planning = {t: PlanningOutdated() if t in gone else each for t, each in state.planning.items()}
     still_open = tuple(w for w in state.windows if window_table(w) not in gone)

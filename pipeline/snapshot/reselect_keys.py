@@ -24,10 +24,51 @@ NO_KEYS: Final[Mapping[TableId, pa.RecordBatch | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class UnknownRows:
-    """Rows that are to be read again: the columns of their keys; unknown `since` this SCN."""
+    """Rows that are to be read again: the columns of their keys, and for each the SCN `since` which it's unknown.
 
-    since: int
+    They are in the order of these SCNs.
+    """
+
+    since: pa.Array
     keys: pa.RecordBatch
+
+    @staticmethod
+    def of(since: int, keys: pa.RecordBatch) -> "UnknownRows":
+        """Returns rows that are unknown since one SCN."""
+        return UnknownRows(pa.repeat(pa.scalar(since, pa.int64()), len(keys)), keys)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def first(self) -> int:
+        """Returns the SCN since which the first row is unknown."""
+        return int(self.since[0].as_py())
+
+    @property
+    def nbytes(self) -> int:
+        """Returns the bytes of the keys and of the SCNs."""
+        return int(self.since.nbytes + self.keys.nbytes)
+
+    def slice(self, begin: int, length: int | None = None) -> "UnknownRows":
+        """Returns those from `begin` on, so many of them or all."""
+        return UnknownRows(self.since.slice(begin, length), self.keys.slice(begin, length))
+
+    def followed_by(self, later: "UnknownRows") -> "UnknownRows":
+        """Returns these and later ones."""
+        return UnknownRows(
+            pa.concat_arrays([self.since, later.since]), pa.concat_batches([self.keys, later.keys])
+        )
+
+
+def listed_after(listed: tuple[UnknownRows, ...], later: UnknownRows) -> tuple[UnknownRows, ...]:
+    """Returns the rows with later ones at the end, in parts of which each has at least twice as many as the next one.
+
+    So the parts are few, and each row is copied a few times.
+    """
+    while listed and len(listed[-1]) < 2 * len(later):
+        listed, later = listed[:-1], listed[-1].followed_by(later)
+    return (*listed, later)
 
 
 def rereading_id(scn: int, table: TableId) -> str:

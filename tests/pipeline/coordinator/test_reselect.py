@@ -225,13 +225,30 @@ def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
     assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 8}
 
 
+def test_keys_that_wait_are_in_few_parts_and_each_keeps_its_scn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of slices with a row or two may come while one order is out. Each looks at what waits."""
+    capture, slices = Capture(checkpoint=FILLED), 100
+    (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 0)))
+    for number in range(1, slices):
+        capture.give(inserted(20 + number, f"a:{6 + number}", number))
+        assert len(capture.state.unread[ORDERS.table]) <= number.bit_length()
+    listed = capture.state.unread[ORDERS.table]
+    assert [scn for each in listed for scn in each.since.to_pylist()] == list(range(9, 8 + slices))
+    monkeypatch.setattr(reselect, "MOST_KEYS", 30)
+    orders = capture.give(read(order, 0, low="a:1-6", high=20 + slices))
+    assert asked(orders) == [list(range(1, 31))]
+    assert capture.checkpoint.unread == {ORDERS.table: 7}
+    (order,) = of(ReselectRows, orders)
+    assert (order.since, capture.state.unread[ORDERS.table][0].first) == (9, 39)
+
+
 def test_a_start_asks_for_what_the_journal_has() -> None:
     unread = replace(FILLED, unread={ORDERS.table: 5})
     keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=reselect_keys.no_keys(ORDERS).schema)
     state = reselect.restore_keys(Capture(checkpoint=FILLED).state, {})
     assert not state.unread
     state = reselect.restore_keys(replace(state, checkpoint=unread), {ORDERS.table: keys})
-    assert (state.unread[ORDERS.table][0].since, state.checkpoint.unread) == (6, {ORDERS.table: 5})
+    assert (state.unread[ORDERS.table][0].first, state.checkpoint.unread) == (6, {ORDERS.table: 5})
     state = reselect.restore_keys(
         replace(state, checkpoint=unread, unread={}), {ORDERS.table: keys.slice(0, 0)}
     )

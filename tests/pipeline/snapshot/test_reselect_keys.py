@@ -54,11 +54,11 @@ def with_key(kind: ColumnType) -> TableSchema:
 def test_keys_have_the_types_of_another_schema_if_these_have_room(
     kind: ColumnType, key: int, room: bool
 ) -> None:
-    listed = UnknownRows(7, reselect_keys.key_rows(ORDERS, [pa.array([key])]))
+    listed = UnknownRows.of(7, reselect_keys.key_rows(ORDERS, [pa.array([key])]))
     found = reselect_keys.keys_under(with_key(kind), [listed])
     assert (found is not None) == room
     if found is not None:
-        assert [(each.since, each.keys.column(0).to_pylist()) for each in found] == [(7, [key])]
+        assert [(each.first, each.keys.column(0).to_pylist()) for each in found] == [(7, [key])]
         assert found[0].keys.schema.types == with_key(kind).arrow.types[:1]
 
 
