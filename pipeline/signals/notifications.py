@@ -1,20 +1,23 @@
-"""Notifications: what has become of snapshots, as the difference of two checkpoints, and in Debezium's form.
+"""Notifications: what has become of snapshots and verifications, by the difference of two checkpoints, and in
+Debezium's form.
 
 The sender keeps the checkpoint of its last notifications. So notifications report durable facts only, and nothing has
 to be stored for them. Several events between two checkpoints are reported at once. After a restart there's no such
 checkpoint, and everything known is reported again: at least once, with the same ids.
 
 Debezium says COMPLETED even if tables were skipped. Tidemark says it only if every table of the snapshot is complete,
-and ABORTED otherwise. So the end of a snapshot is always one of the two.
+and ABORTED otherwise. So the end of a snapshot is always one of the two. Debezium has no verifications. Those here have
+an `aggregate_type` of their own, so whoever waits for a snapshot doesn't take them for one. Their end says that all
+rows are read and repaired. The lake has the result.
 
 Source: Debezium 3.6's documentation, "Receiving Debezium notifications"; as there all values of `additional_data` are
 text, and several in one have commas between them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.row_keys import Key
@@ -26,13 +29,13 @@ from pipeline.snapshot.snapshot import (
     Snapshot,
     SnapshotFailed,
     SnapshotStopped,
-    SnapshotWaiting,
     TableSnapshot,
     progress,
 )
 
-# What Debezium calls what notifications are about.
+# What notifications are about, the first one in Debezium's words.
 INCREMENTAL: Final = "Incremental Snapshot"
+VERIFICATION: Final = "Verification"
 
 _NOTHING: Final = Checkpoint(GtidSet())
 
@@ -51,12 +54,16 @@ class NotificationType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What has become of the snapshot `id`; `table` where it's about one of its tables; `data` says more."""
+    """What has become of the snapshot `id`; `table` where it's about one of its tables; `data` says more.
+
+    `about`: INCREMENTAL or VERIFICATION.
+    """
 
     id: str
     type: NotificationType
     table: TableId | None = None
     data: Mapping[str, str] = field(default_factory=dict)
+    about: str = INCREMENTAL
 
 
 def find_notifications(before: Checkpoint | None, after: Checkpoint) -> tuple[Notification, ...]:
@@ -65,7 +72,9 @@ def find_notifications(before: Checkpoint | None, after: Checkpoint) -> tuple[No
     was = {snapshot.id: snapshot for snapshot in earlier.snapshots}
     found: list[Notification] = []
     for snapshot in after.snapshots:
-        found += _of_snapshot(was.get(snapshot.id), snapshot, earlier.paused, after.paused)
+        about = INCREMENTAL if snapshot.verification is None else VERIFICATION
+        news = _of_snapshot(was.get(snapshot.id), snapshot, earlier.paused, after.paused)
+        found += (replace(each, about=about) for each in news)
     return (*found, *_of_move(earlier, after))
 
 
@@ -73,7 +82,7 @@ def to_json(notification: Notification, pipeline: str, at: int) -> dict[str, Any
     """Debezium's notification, of the pipeline with this name and this moment (ms since the epoch)."""
     return {
         "id": notification.id,
-        "aggregate_type": INCREMENTAL,
+        "aggregate_type": notification.about,
         "type": notification.type.value,
         "additional_data": {"connector_name": pipeline, **notification.data},
         "timestamp": at,
@@ -113,7 +122,7 @@ def _of_table(
             "ranges_done": str(counts.ranges_done),
         }
         yield Notification(id_, NotificationType.IN_PROGRESS, table, {**tables, **data})
-    elif not isinstance(state, SnapshotWaiting):
+    elif isinstance(state, Completed | SnapshotStopped | SnapshotFailed):
         data = {
             "scanned_collection": table.dotted,
             "total_rows_scanned": str(counts.rows + counts.superseded),
@@ -124,14 +133,16 @@ def _of_table(
         yield Notification(id_, NotificationType.TABLE_SCAN_COMPLETED, table, {**tables, **data})
 
 
-def _status(state: TableSnapshot) -> str:
-    match state:
+def _status(ended: Completed | SnapshotStopped | SnapshotFailed) -> str:
+    match ended:
         case Completed(counts):
             return "SUCCEEDED" if counts.rows or counts.superseded else "EMPTY"
         case SnapshotStopped():
             return "STOPPED"
-        case _:
+        case SnapshotFailed():
             return "FAILED"
+        case _:
+            assert_never(ended)
 
 
 def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notification:

@@ -2,9 +2,9 @@
 
 accepted   it has taken effect, durably; for a snapshot and for a move of the position that's the beginning
 rejected   it has no effect
-running    its snapshot is under way
-done       its snapshot is complete, or the position moved
-failed     its snapshot has ended without being complete, or the position didn't move
+running    its snapshot or verification is under way
+done       its snapshot is complete, all rows of its verification are read and repaired, or the position moved
+failed     its snapshot or verification has ended without that, or the position didn't move
 """
 
 from collections import OrderedDict

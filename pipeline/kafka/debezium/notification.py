@@ -1,4 +1,4 @@
-"""Debezium's notifications of snapshots, as the messages that its sink channel sends.
+"""Notifications of snapshots and verifications, as the messages that Debezium's sink channel sends.
 
 Source: Debezium 3.6, "Receiving Debezium notifications"; `SinkNotificationChannel` and `SchemaFactory`.
 """
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, Schema, field, struct
 from pipeline.kafka.debezium.message_format import Block, BlockList, MessageFormat, MessagePairs, told_pairs
-from pipeline.signals.notifications import INCREMENTAL, Notification
+from pipeline.signals.notifications import Notification
 
 _DATA: Final[Schema] = {"type": "map", "keys": CONNECT_STRING, "values": CONNECT_STRING, "optional": True}
 _KEY_SCHEMA: Final = struct(
@@ -43,7 +43,7 @@ def notification_messages(
     value = {
         "id": ids,
         "type": pa.array([notification.type.value for notification in notifications], pa.string()),
-        "aggregate_type": INCREMENTAL,
+        "aggregate_type": pa.array([notification.about for notification in notifications], pa.string()),
         "additional_data": data,
         "timestamp": at_ms,
     }

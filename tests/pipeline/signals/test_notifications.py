@@ -13,11 +13,13 @@ from pipeline.snapshot.snapshot import (
     Completed,
     Progress,
     Range,
+    Repairing,
     Snapshot,
     SnapshotFailed,
     SnapshotStopped,
     SnapshotWaiting,
     TableSnapshot,
+    Verification,
 )
 from tests.pipeline.builders import ITEMS, ORDERS, gtids
 from tests.pipeline.strategies import snapshots
@@ -101,6 +103,25 @@ def test_what_happened_is_told(
     before: Checkpoint | None, after: Checkpoint, expected: list[tuple[str, str | None]]
 ) -> None:
     assert told(before, after) == expected
+
+
+def test_a_verification_is_not_taken_for_a_snapshot() -> None:
+    def verified(state: TableSnapshot) -> Checkpoint:
+        verification = Verification(5, repairs=True)
+        return replace(BEFORE, snapshots=(Snapshot("v1", {ORDERS.table: state}, verification=verification),))
+
+    repairing, counts = verified(Repairing(Progress(rows=5))), Progress(rows=5)
+    begun = find_notifications(BEFORE, verified(chunking(3, 9)))
+    assert [(n.type.value, n.about) for n in begun] == [
+        ("STARTED", "Verification"),
+        ("IN_PROGRESS", "Verification"),
+    ]
+    assert to_json(begun[0], "shop", 1)["aggregate_type"] == "Verification"
+    assert find_notifications(verified(chunking(3, 9)), repairing) == (), (
+        "it hasn't ended, and nothing failed"
+    )
+    scanned, end = find_notifications(repairing, verified(Completed(counts, batches=1)))
+    assert (scanned.data["status"], end.type.value) == ("SUCCEEDED", "COMPLETED")
 
 
 def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:

@@ -9,11 +9,11 @@ from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.notification import notification_messages
-from pipeline.signals.notifications import Notification, NotificationType
+from pipeline.signals.notifications import VERIFICATION, Notification, NotificationType
 
 NOTICES = (
     Notification("s1", NotificationType.STARTED, data={"data_collections": "shop.a,shop.b"}),
-    Notification('s"1', NotificationType.COMPLETED),
+    Notification('s"1', NotificationType.COMPLETED, about=VERIFICATION),
 )
 
 
@@ -24,7 +24,8 @@ def test_they_have_debeziums_form() -> None:
         '{"id":"s1","type":"STARTED","aggregate_type":"Incremental Snapshot","additional_data":'
         '{"connector_name":"p","data_collections":"shop.a,shop.b"},"timestamp":1234}'
     )
-    assert json.loads(made.values[1].as_py())["additional_data"] == {"connector_name": "p"}
+    other = json.loads(made.values[1].as_py())
+    assert (other["aggregate_type"], other["additional_data"]) == ("Verification", {"connector_name": "p"})
 
 
 def test_avro_says_what_json_says() -> None:
