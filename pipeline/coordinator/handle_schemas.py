@@ -198,9 +198,12 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
 
     Of a transaction that comes in parts either all counts or nothing. An emptied table has had no row in it until now.
     Without a key the new generation is never complete, even if it is empty now: no later change could be merged. A
-    table whose changes added up to its rows stops, unless it is empty now.
+    table whose changes added up to its rows stops, unless it is empty now. A table that has stopped stays as it was:
+    the verifier need not know that it has, and its changes would be missing from another generation.
     """
     table, scn = message.table, state.checkpoint.scn
+    if table in state.checkpoint.stopped:
+        return state
     schema = state.checkpoint.schemas.get(table)
     emptied = message.emptied and (schema is None or bool(schema.key))
     mirror = state.checkpoint.mirrors.get(table)
@@ -232,10 +235,10 @@ def _gets_mirror(state: State, table: TableId) -> bool:
 
 def mirror_data_expired(state: State, message: MirrorDataExpired) -> State:
     """Begins generations again whose rows a consumer lacks, unless they have begun again since."""
-    mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
+    mirrors = state.checkpoint.mirrors
     meant = [
         table
         for table, since in sorted(message.generations.items())
-        if table in mirrors and mirrors[table].since == since and table not in stopped
+        if table in mirrors and mirrors[table].since == since
     ]
     return invalidate_mirrors(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))

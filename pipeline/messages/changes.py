@@ -1,5 +1,6 @@
 """From the SchemaVerifier to the WatermarkCoordinator: the log under proven schemas."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.coordinates import Coordinates
@@ -83,13 +84,13 @@ class SchemaChanged:
     server: int = 0
     kept: tuple[SchemaStatement, ...] = ()
 
-    def without(self, table: TableId) -> "SchemaChanged":
-        """Returns the message that says nothing of this table."""
+    def without(self, tables: Collection[TableId]) -> "SchemaChanged":
+        """Returns the message that says nothing of these tables."""
         return replace(
             self,
-            tables=self.tables - {table},
-            restarted=tuple(each for each in self.restarted if each.table != table),
-            alterations=tuple(each for each in self.alterations if each.schema.table != table),
+            tables=self.tables.difference(tables),
+            restarted=tuple(each for each in self.restarted if each.table not in tables),
+            alterations=tuple(each for each in self.alterations if each.schema.table not in tables),
         )
 
 

@@ -79,7 +79,7 @@ def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows,
             waiting = (*rows.waiting, *_signals(rows, tables))
             return replace(rows, waiting=waiting), replace(message, tables=_others(rows, tables))
         case SchemaChanged() if not rows.captured:
-            return rows, message.without(rows.table)
+            return rows, message.without((rows.table,))
         case SchemaVerified(schema=TableSchema(table=table)) if not rows.captured and table == rows.table:
             return rows, None
         case TableStopped(reason=reason) if reason == LEFT_OUT:

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
+import pytest
+
 from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages.changes import (
@@ -9,6 +12,7 @@ from pipeline.messages.changes import (
     ForeignKeysFollowed,
     MirrorInvalidated,
     SchemaVerified,
+    TableStopped,
 )
 from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.journal import ChangePart, StatementPart
@@ -139,6 +143,44 @@ def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
     capture.give(replace(statement("a:7", 30, ORDERS), restarted=(EMPTIED,)))
     assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
+
+
+# Tables that have stopped
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_stopped_table_begins_no_generation_by_itself(emptied: bool) -> None:
+    """The coordinator stopped it, so that the verifier still says what statements do to it. Its changes are dropped.
+
+    A generation would show readers a table that misses them.
+    """
+    complete, filling = ready(), stopped_by_a_chunk()
+    complete.give(TableStopped(ORDERS.table, "a row of it can't be told apart"))
+    for stopped in (complete, filling):
+        before, sent = stopped.checkpoint, len(stopped.parts)
+        assert ORDERS.table in before.stopped
+        again = MirrorInvalidated(ORDERS.table, emptied, "a statement changed it")
+        taking = Alteration(altered(ORDERS), "TRUNCATE TABLE", emptied=emptied)
+        stopped.give(
+            replace(statement("a:7", 20, ORDERS), restarted=(again,), alterations=(taking,)),
+            again,
+            SchemaVerified(altered(ORDERS), (again,)),
+            replace(passed(30, wrote("a:8", insert(9, ITEMS))), restarted=(again,)),
+        )
+        after = stopped.checkpoint
+        assert (after.mirrors, after.snapshots) == (before.mirrors, before.snapshots)
+        assert [part.changes.schema for part in stopped.parts[sent:] if isinstance(part, ChangePart)] == [
+            ITEMS
+        ]
+        assert not any(append.alterations for append in stopped.appends)
+
+
+def stopped_by_a_chunk() -> Capture:
+    """A coordinator that has stopped its table, by a row of a chunk that was to fill the mirror."""
+    capture = Capture(ORDERS)
+    chunk = read(capture.begin(ORDERS), 1, 2, high=10)
+    capture.give(replace(chunk, rows=chunk.rows.set_column(0, "id", pa.array([1, None], pa.int64()))))
+    return capture
 
 
 # Tables that couldn't be read
