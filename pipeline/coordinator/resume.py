@@ -221,6 +221,7 @@ def _begin_at(
         witnesses=(),
         log_end=None,
         unproven=frozenset(checkpoint.schemas),
+        unread={},  # by keys that another primary key may not have
         snapshots=tuple(_fail_snapshot(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,
     )

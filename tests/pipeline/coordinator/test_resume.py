@@ -134,6 +134,15 @@ def test_beginning_anew_takes_the_schemas_of_the_present() -> None:
     assert begun.mirrors[USERS.table] == Filling(7)
 
 
+def test_where_everything_begins_no_row_waits_to_be_read_by_the_key_that_it_had() -> None:
+    """The table may have got another primary key in the gap. The journal has its rows' keys by the one before."""
+    waiting = replace(SEALED, unread={ORDERS.table: 3, KEYLESS.table: 4})
+    other = KnownSchemas({ORDERS.table: replace(ORDERS, key=(0, 1)), ITEMS.table: ITEMS}, KNOWN.at)
+    assert needed(waiting, other).unread == {}
+    assert moved("a:1-7", waiting).unread == {}
+    assert needed(waiting, purged="a:1-4").unread == waiting.unread
+
+
 def test_beginning_anew_ends_what_was_under_way() -> None:
     chunking = Chunking((Range(0, (3,), (9,)),), "v", True, Progress(rows=3))
     under_way = Snapshot(
