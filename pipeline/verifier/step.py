@@ -41,7 +41,8 @@ schema, that holds until they pass. Otherwise it's unproven, as after a statemen
 **Tables that the checkpoint doesn't know** are reported as soon as their schema is proven. Those of the server's
 schemas are reported at the start, or once nothing is to come. Any other is reported with its first map, or with the
 answer after its creation. A table that is no longer captured is stopped, because it would have a gap if it were
-captured again.
+captured again. A table that the checkpoint knows as unproven is reported with its proof too, also if it has its schema
+already: the coordinator waits for that.
 
 A pause of the reader is reported at once, also while images wait. They then come after it, like everything that the
 reader hasn't read.
@@ -161,7 +162,9 @@ def start(
     )
     state, elsewhere = apply_survey(state)
     new = [
-        s.schema for t, s in state.tables.items() if isinstance(s, SchemaKnown) and s.schema != schemas.get(t)
+        s.schema
+        for t, s in state.tables.items()
+        if isinstance(s, SchemaKnown) and (s.schema != schemas.get(t) or t in checkpoint.unproven)
     ]
     state, news = report_schemas(state, new)
     state, followed = follow_keys_at_start(state, foreign_keys, checkpoint.foreign_keys)

@@ -403,6 +403,19 @@ async def test_where_changes_do_not_add_up_any_more_the_table_stops_by_name(
         await service.stop()
 
 
+async def test_a_table_that_begins_again_is_scanned_though_nothing_changes_it(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        await service.tell("recapture", "again", str(LOG))
+        await service.until(lambda: service.tables("again"), "it has begun again")
+        await service.execute("s", str(LOG), **BLOCKING)
+        await service.completed("s")
+        await service.stop()
+    check(server, tmp_path / "journal")
+
+
 async def test_an_unknown_transaction_may_have_changed_what_was_scanned(
     server: MysqlServer, tmp_path: Path
 ) -> None:

@@ -272,6 +272,17 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
+def test_a_start_reports_what_it_proves_of_a_schema_that_a_statement_left_as_it_was() -> None:
+    """Service or server were gone before the answer after the statement. The table may never change again."""
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    checkpoint = Checkpoint(upto(5), schemas={ORDERS: SCHEMA}, unproven=frozenset({ORDERS}))
+    assert start(SHOP, known, checkpoint)[1] == (SchemaVerified(SCHEMA),)
+    assert start(SHOP, known, replace(checkpoint, unproven=frozenset()))[1] == ()
+    state, said = start(SHOP, known, replace(checkpoint, position=upto(3)))
+    assert said == ()
+    assert run(state, slice_(4, 5, maps=()))[1:] == [SchemaVerified(SCHEMA)]
+
+
 def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> None:
     """The table was altered while capture was down: the log before that differs from the log after it."""
     known = KnownSchemas({ORDERS: RENAMED}, upto(5))
