@@ -166,7 +166,8 @@ def _take_snapshot(
     meant = _matching_tables(checkpoint, signal.tables)
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
     for tables in narrowing:
-        if not any(map(tables.match, meant)):
+        matched, _ = tables.among(meant)
+        if not matched:
             pattern = tables.patterns[0]
             raise _Rejected(f"none of the signal's tables matches {pattern}: {_join_names(meant)}")
     refused = {table: reason for table in meant if (reason := refusal(table))}
@@ -205,8 +206,7 @@ def _matching_tables(checkpoint: Checkpoint, tables: TableFilter) -> list[TableI
 def _matches(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
     """Returns the captured or stopped tables that the patterns match, and the patterns that match none."""
     known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
-    idle = [p for p in tables.patterns if not any(TableFilter((p,)).match(table) for table in known)]
-    return [table for table in known if tables.match(table)], idle
+    return tables.among(known)
 
 
 def _request(state: State, signal: signals.ExecuteSnapshot, table: TableId) -> Request:
@@ -290,8 +290,10 @@ def _verify_refusal(state: State, table: TableId, *, repairs: bool) -> str | Non
 
 def _stop_snapshots(state: State, tables: TableFilter) -> tuple[State, str]:
     stopped: list[TableId] = []
-    for snapshot, table in list(unfinished_tables(state.checkpoint)):
-        if tables.match(table):
+    unfinished = list(unfinished_tables(state.checkpoint))
+    meant = frozenset(tables.among(sorted({table for _, table in unfinished}))[0])
+    for snapshot, table in unfinished:
+        if table in meant:
             current = next(s for s in state.checkpoint.snapshots if s.id == snapshot.id)
             state = end_table(state, current, table, SnapshotStopped(progress(snapshot.tables[table])))
             stopped.append(table)

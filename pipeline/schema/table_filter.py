@@ -1,9 +1,10 @@
 """Which tables a pattern means: in the configuration, in a rule, in a signal."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +34,21 @@ class TableFilter:
     def match(self, table: TableId) -> bool:
         """Whether one of the patterns matches the whole name."""
         return _match(self.patterns, table.dotted)
+
+    def among(self, tables: Sequence[TableId]) -> tuple[list[TableId], list[str]]:
+        """Returns those of the tables that a pattern matches, and the patterns that match none of them.
+
+        It compiles each pattern once, however many tables there are. A signal may name thousands by as many patterns.
+        """
+        names = pa.array([table.dotted for table in tables], pa.string())
+        found, idle = pa.array([False] * len(tables), pa.bool_()), []
+        for pattern in self.patterns:
+            matched = pc.match_substring_regex(names, _whole(pattern))
+            if matched.true_count:
+                found = pc.or_(found, matched)
+            else:
+                idle.append(pattern)
+        return list(compress(tables, found.to_pylist())), idle
 
     def may_match_in(self, database: str) -> bool:
         """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""

@@ -1,6 +1,7 @@
 """Requests: what each signal changes, how it's answered, and that it's taken once."""
 
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,7 @@ from tests.pipeline.builders import (
     gtids,
     of,
     stop,
+    table,
 )
 
 
@@ -87,6 +89,18 @@ def test_of_several_patterns_each_has_to_mean_a_table() -> None:
     assert refused == SignalRejected(
         "s1", "no captured table matches shop.order_items; captured are: shop.items, shop.orders"
     )
+
+
+def test_a_signal_that_names_each_of_many_tables_takes_no_time_for_each_pair_of_name_and_table() -> None:
+    """The service does nothing else meanwhile."""
+    schemas = [table(f"t{number}") for number in range(500)]
+    capture = Capture(*schemas)
+    began = time.process_time()
+    capture.give(execute("s1", *schemas))
+    capture.give(stop("s2", *schemas))
+    assert time.process_time() - began < 5
+    [snapshot] = capture.checkpoint.snapshots
+    assert snapshot.ended
 
 
 def test_a_table_of_which_two_snapshots_are_stopped_is_named_once() -> None:

@@ -17,6 +17,14 @@ def test_patterns_match_whole_names_only() -> None:
     assert not tables.match(TableId("myshop", "orders"))
 
 
+def test_of_many_tables_those_are_meant_that_a_pattern_matches() -> None:
+    orders, items, people = TableId("shop", "orders"), TableId("shop", "items"), TableId("crm", "people")
+    tables = TableFilter((r"shop\.i.*", r"crm\.", r"shop\.items|shop\.orders"))
+    assert tables.among([people, orders, items]) == ([orders, items], [r"crm\."])
+    assert tables.among([]) == ([], list(tables.patterns))
+    assert ALL_TABLES.among([TableId("shop", "a\nb")]) == ([TableId("shop", "a\nb")], [])
+
+
 def test_a_dot_means_any_character_of_a_name() -> None:
     odd = TableId("shop", "a\nb")
     assert ALL_TABLES.match(odd)
