@@ -285,10 +285,17 @@ class Source:
         [(how,)] = await self.ask(Statement("SELECT @@GLOBAL.lower_case_table_names"))
         return int(how)
 
-    async def runs_in_utc(self) -> bool:
-        """Whether the time zone that the server took from its system is UTC."""
+    async def utc_since(self) -> int | None:
+        """Returns since when (µs since the epoch, by its clock) the server has had UTC as the time zone of its system.
+
+        That's since it was started, and up to two seconds later. None if it has another time zone.
+        """
         [(zone,)] = await self.ask(Statement("SELECT @@GLOBAL.system_time_zone"))
-        return bool(zone == "UTC")
+        if zone != "UTC":
+            return None
+        [(_, uptime_s)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Uptime'"))
+        [(now_s,)] = await self.ask(Statement("SELECT UNIX_TIMESTAMP()"))
+        return (int(now_s) - int(uptime_s) + 1) * 1_000_000
 
     async def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """Those of these global variables that the server has."""

@@ -177,7 +177,7 @@ async def _known_schemas(
 
     `told`: the source's earlier answer; `markers`: see `query_tables`.
     """
-    case, system_is_utc = await source.lower_case_table_names(), await source.runs_in_utc()
+    case, utc_since = await source.lower_case_table_names(), await source.utc_since()
     looks = 0
     while True:
         looks += 1
@@ -191,7 +191,7 @@ async def _known_schemas(
                 _schemas(again),
                 later,
                 case != 0,
-                system_is_utc,
+                utc_since,
                 refused,
                 _traits(again),
                 unsettled,

@@ -14,7 +14,8 @@ class KnownSchemas:
 
     `folds`: whether it ignores the case of table names (lower_case_table_names), which no server changes while it runs.
     `lowers`: whether it also stores them in small letters alone (lower_case_table_names = 1).
-    `system_is_utc`: whether its own time zone is UTC, which neither changes.
+    `utc_since`: since when (µs since the epoch) its own time zone has been UTC, which it takes when it's started; None
+    if it's another one.
     `refused`: the tables that can't be captured as the server describes them, and why. `traits`: what the log doesn't
     say of the others. `unsettled`: those that statements altered just then. Their schemas and traits are the
     last that were seen, and need not hold at `at`.
@@ -23,7 +24,7 @@ class KnownSchemas:
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
     folds: bool = True
-    system_is_utc: bool = False
+    utc_since: int | None = None
     refused: Mapping[TableId, str] = field(default_factory=dict)
     traits: Mapping[TableId, Traits] = field(default_factory=dict)
     unsettled: frozenset[TableId] = frozenset()

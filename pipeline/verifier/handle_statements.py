@@ -143,7 +143,7 @@ def _unlogged_changes(
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = dict(ddl.changed_unlogged(reported, statement, exact, failed=message.failed))
-    unlogged |= _moved_instants(state, reported, statement, message.zone)
+    unlogged |= _moved_instants(state, message, reported, statement)
     unlogged |= _regenerated(state, reported, statement, unlogged)
     uncertain = frozenset(
         alter_table.uncertain_columns(reported, state.reported, statement, failed=message.failed)
@@ -153,10 +153,15 @@ def _unlogged_changes(
 
 
 def _moved_instants(
-    state: State, reported: StatementScope, statement: LoggedStatement, zone: str
+    state: State, message: DdlRead, reported: StatementScope, statement: LoggedStatement
 ) -> dict[TableId, Unlogged]:
-    """Returns the tables in which this statement may have moved instants; `zone`: its session's time_zone."""
-    if not may_move_instants(zone, system_is_utc=state.known.system_is_utc):
+    """Returns the tables in which this statement may have moved instants.
+
+    The server may have had another time zone before it was started last.
+    """
+    since = state.known.utc_since
+    system_is_utc = since is not None and since <= message.commit_time
+    if not may_move_instants(message.zone, system_is_utc=system_is_utc):
         return {}
     return {
         table: Unlogged("ALTER TABLE in a time zone whose clock may go back", Effect.CHANGED)

@@ -11,7 +11,15 @@ from typing import Final
 import pytest
 from pymysql.err import DataError, OperationalError
 
-from deploy.toolchain.mysql_server import CENTRAL_EUROPE, FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from deploy.toolchain.mysql_server import (
+    CENTRAL_EUROPE,
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    SMALL_AND_QUICK,
+    MysqlServer,
+)
+from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
 from pipeline.binlog.slice import SliceBound
 from pipeline.config.settings import SnapshotMode
@@ -321,6 +329,41 @@ async def test_instants_that_a_copy_takes_for_one_local_time(
     for table in copies:
         instants = f"SELECT COUNT(DISTINCT UNIX_TIMESTAMP(at)) FROM {table}"
         assert server.sql(instants, database="shop") == [(1 if moves else 2,)]
+
+
+async def test_a_server_that_has_utc_only_since_its_last_start(
+    parts: Parts, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It moved instants while the service was down, and its settings don't show any more that its clocks went back."""
+    options = {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
+    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("zone"), options, CENTRAL_EUROPE) as server:
+        await altered_before_utc(server, tmp_path)
+
+
+async def altered_before_utc(server: MysqlServer, tmp_path: Path) -> None:
+    server.sql("CREATE DATABASE shop")
+    server.sql(
+        "SET time_zone = '+00:00'",
+        "CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMP NULL, v INT)",
+        "INSERT INTO t (id, at) VALUES (1, '2024-10-27 00:30:00'), (2, '2024-10-27 01:30:00')",
+        database="shop",
+    )
+    settings = pipeline(server, tmp_path, "shop")
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        await service.stop()
+    server.sql("ALTER TABLE t MODIFY v BIGINT", database="shop")
+    assert server.sql("SELECT COUNT(DISTINCT UNIX_TIMESTAMP(at)) FROM shop.t") == [(1,)]
+    server.stop()
+    server.zone = "UTC"
+    server.start()
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "t")) == []
 
 
 def test_strict_mode_refuses_to_cut_what_has_no_spaces_to_spare(mysql: MysqlServer, database: str) -> None:

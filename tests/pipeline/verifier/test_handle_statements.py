@@ -212,17 +212,19 @@ def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
 
 
 DATED = replace(SCHEMA, columns=(*SCHEMA.columns, Column("at", Timestamp(0), nullable=True)))
+STARTED = 1_700_000_000_000_000  # when the server was started
 
 
 def in_zone(
-    zone: str, text: str, *, utc: bool = False, schema: TableSchema = DATED
+    zone: str, text: str, *, utc: bool = False, schema: TableSchema = DATED, committed: int = STARTED
 ) -> list[MirrorInvalidated]:
     """The restarts of a table that has a TIMESTAMP, by a strict statement in this time_zone."""
     columns = dict.fromkeys(column.name for column in schema.columns)
     traits = {ORDERS: replace(NUMBERS, columns=columns)}
-    known = KnownSchemas({ORDERS: schema}, upto(5), system_is_utc=utc, traits=traits)
+    known = KnownSchemas({ORDERS: schema}, upto(5), utc_since=STARTED if utc else None, traits=traits)
     state = fresh(known, 5, same=schema)
-    return restarts(run(state, replace(statement(6, text), strict=True, zone=zone)))
+    alter = replace(statement(6, text), strict=True, zone=zone, commit_time=committed)
+    return restarts(run(state, alter))
 
 
 @pytest.mark.parametrize(
@@ -243,6 +245,12 @@ def test_a_copy_moves_instants_only_where_a_clock_may_go_back(zone: str, utc: bo
     ):
         assert len(in_zone(zone, text, utc=utc)) == again
     assert in_zone(zone, "ALTER TABLE orders MODIFY id BIGINT", utc=utc, schema=SCHEMA) == []
+
+
+def test_before_the_server_was_started_its_system_may_have_had_another_zone() -> None:
+    text = "ALTER TABLE orders MODIFY id BIGINT"
+    assert len(in_zone("SYSTEM", text, utc=True, committed=STARTED - 1)) == 1
+    assert in_zone("UTC", text, utc=True, committed=STARTED - 1) == []
 
 
 @pytest.mark.parametrize(
