@@ -28,7 +28,6 @@ from pipeline.coordinator.state import (
     InTransaction,
     Order,
     SchemaDiffers,
-    SourceAtLimit,
     WindowMode,
     range_of,
 )
@@ -113,7 +112,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         is where that was seen. `unsettled`: how the source differs. `unread`: how many rows of a table are to be read
         again.
         """
-        checkpoint, phase, source = self._state.checkpoint, self._state.phase, self._state.source
+        checkpoint, phase, overloaded = self._state.checkpoint, self._state.phase, self._state.overloaded
         return {
             "position": str(checkpoint.position),
             "stream": str(self._state.stream) if self._state.stream else None,
@@ -121,7 +120,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
             "no_room": self._state.room.reason if isinstance(self._state.room, Full) else None,
-            "busy": source.unready or source.overload if isinstance(source, SourceAtLimit) else None,
+            "busy": overloaded and overloaded.reason,
             "captured": [str(table) for table in checkpoint.schemas],
             "consistent": self._state.consistent_position.wire,
             "keyless": [str(table) for table in resume.keyless_tables(checkpoint)],

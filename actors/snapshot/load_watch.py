@@ -43,7 +43,7 @@ class SourceWatch:
     def status(self) -> dict[str, Any]:
         """Returns the source's load, and why no chunk is ordered, if so."""
         report = self._overloaded
-        return {"strained": report and (report.unready or report.overload), **asdict(self._load)}
+        return {"strained": report and report.reason, **asdict(self._load)}
 
     def ordered(self) -> None:
         """Takes note of one more order."""

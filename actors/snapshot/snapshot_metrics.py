@@ -12,7 +12,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.coordinator import recapture, reselect
-from pipeline.coordinator.state import Order, SourceAtLimit, State
+from pipeline.coordinator.state import Order, State
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk, ScanRead
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.table_filter import TableFilter
@@ -107,7 +107,7 @@ class SnapshotMetrics:
 
     @contain_errors
     def _report_state(self, before: State, now: State) -> None:
-        self._metrics.set(catalogue.SOURCE_BUSY, isinstance(now.source, SourceAtLimit))
+        self._metrics.set(catalogue.SOURCE_BUSY, now.overloaded is not None)
         if now.unread is not before.unread or now.windows is not before.windows:
             self._report_unread(reselect.unread_keys(before), reselect.unread_keys(now))
         if now.checkpoint.stopped is not before.checkpoint.stopped:

@@ -36,7 +36,6 @@ from pipeline.coordinator.state import (
     Planning,
     ReaderRunning,
     SchemaDiffers,
-    SourceAtLimit,
     State,
     begun_scn,
     drop_windows,
@@ -200,7 +199,7 @@ def order_reselect(state: State, *, postponed: bool = False) -> tuple[State, tup
     """Orders the rows that wait longest, if that is possible now; `postponed`: also if others should come first."""
     if not state.unread or state.reselecting is not None or not isinstance(state.reader, ReaderRunning):
         return state, ()
-    if isinstance(state.source, SourceAtLimit) or _open_orders(state) >= MOST_OPEN:
+    if state.overloaded is not None or _open_orders(state) >= MOST_OPEN:
         return state, ()
     readable = [
         table

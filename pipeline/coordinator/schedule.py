@@ -22,9 +22,9 @@ of that. They are few, and one order of them at a time takes no chunk's turn.
 **How much.** At most as many chunks are ordered as there are connections: another one would only be a window that opens
 too early. And no more than the memory has room for, together with the waiting rows (`pipeline.coordinator.chunk_size`).
 
-**While the source isn't ready for chunks** (`SourceAtLimit.unready`) no chunk keeps the stream paused, because that may
-last for hours. Slices touch the open windows in every mode, so the proof of a window holds for one that the pause was
-meant for, too (`pipeline.coordinator.window`). Only a consistent snapshot keeps its pause: its chunks never wait.
+**While the source isn't ready for chunks** (`SourceOverloaded.unready`) no chunk keeps the stream paused, because that
+may last for hours. Slices touch the open windows in every mode, so the proof of a window holds for one that the pause
+was meant for, too (`pipeline.coordinator.window`). Only a consistent snapshot keeps its pause: its chunks never wait.
 
 **A blocking snapshot** is read as with `watermark = "pause"`, and nothing else is ordered during its turn. Its tables
 without a primary key come first (`pipeline.coordinator.halted.table_scan`).
@@ -60,7 +60,6 @@ from pipeline.coordinator.state import (
     Planning,
     ReaderRunning,
     SchemaDiffers,
-    SourceAtLimit,
     State,
     is_keyless,
     is_reading,
@@ -219,7 +218,7 @@ def _needs_pause(state: State) -> bool:
     reading = {
         window.order.chunk.snapshot for window in snapshot_windows(state) if isinstance(window, Reading)
     }
-    waits = isinstance(state.source, SourceAtLimit) and state.source.unready is not None
+    waits = state.overloaded is not None and state.overloaded.unready is not None
     paused = not waits and isinstance(state.mode, Pausing)
     return any(
         paused or (each.blocking and not waits) or each.consistent
@@ -234,11 +233,7 @@ def _needs_pause(state: State) -> bool:
 def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     """Returns what can be ordered now, the most urgent first."""
     checkpoint, limits = state.checkpoint, state.limits
-    if (
-        checkpoint.paused
-        or isinstance(state.source, SourceAtLimit)
-        or len(state.ordered) >= limits.connections
-    ):
+    if checkpoint.paused or state.overloaded is not None or len(state.ordered) >= limits.connections:
         return
     consistent = isinstance(state.consistent_position, AtPosition)
     under_way = {t: each for t, each in table_turns(checkpoint).items() if each.consistent is consistent}

@@ -28,6 +28,7 @@ from pipeline.messages.chunks import (
     ReadScan,
     ReselectRows,
     ScanOpened,
+    SourceOverloaded,
 )
 from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
@@ -162,22 +163,6 @@ ReaderState = ReaderRunning | PauseOrdered | PauseReached
 
 
 @dataclass(frozen=True, slots=True)
-class SourceHasCapacity:
-    """The source has room for chunks."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceAtLimit:
-    """Why the source is too busy for chunks, why it isn't ready for them, perhaps for hours, or both."""
-
-    overload: str | None
-    unready: str | None
-
-
-SourceLoad = SourceHasCapacity | SourceAtLimit
-
-
-@dataclass(frozen=True, slots=True)
 class BetweenTransactions:
     """The stream is between two transactions."""
 
@@ -294,14 +279,15 @@ class State:
     windows in the order in which they were ordered. `ordered`: the ordered chunks that haven't come, and the bytes that
     each may bring, whether or not its window is still open. `chunk_sizes`: by table. `reader`: whether the BinlogReader
     reads or pauses. `consistent_position`: where the stream is for a consistent snapshot. `scan`: how far the scan of a
-    table without a key is. `source`: whether it has room for chunks. `room`: whether the journal has room. `unwritten`:
-    the chunks' rows that wait there. `markers`: the ids of marker rows that have passed, while a watermark may still be
-    among them. `chunks`: how many chunks were ordered since the start. `unread`: the rows to read again that aren't
-    ordered yet, the oldest first. `reselecting`: the rows that are ordered by their keys and haven't come. `postponed`:
-    tables whose rows couldn't be read again, and the number of `chunks` before which other orders come first.
-    `contradictions`: at how many positions of consistent snapshots a table differed at the source, since a statement on
-    it passed. `repair`: the batch that is under way (`pipeline.coordinator.verification.repair`). `has_lake`: whether
-    the pipeline has a lake. `protection`: the columns whose values may not be in the checkpoint.
+    table without a key is. `overloaded`: why the source has no room for chunks, None if it has. `room`: whether the
+    journal has room. `unwritten`: the chunks' rows that wait there. `markers`: the ids of marker rows that have passed,
+    while a watermark may still be among them. `chunks`: how many chunks were ordered since the start. `unread`: the
+    rows to read again that aren't ordered yet, the oldest first. `reselecting`: the rows that are ordered by their keys
+    and haven't come. `postponed`: tables whose rows couldn't be read again, and the number of `chunks` before which
+    other orders come first. `contradictions`: at how many positions of consistent snapshots a table differed at the
+    source, since a statement on it passed. `repair`: the batch that is under way
+    (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
+    whose values may not be in the checkpoint.
     """
 
     limits: ChunkLimits
@@ -318,7 +304,7 @@ class State:
     reader: ReaderState = ReaderRunning()
     consistent_position: ConsistentPhase = field(default_factory=NoPosition)
     scan: Scan = NoScan()
-    source: SourceLoad = SourceHasCapacity()
+    overloaded: SourceOverloaded | None = None
     room: Room = field(default_factory=HasSpace)
     unwritten: UnwrittenChunks = field(default_factory=UnwrittenChunks)
     markers: frozenset[str] = frozenset()

@@ -88,8 +88,6 @@ from pipeline.coordinator.state import (
     Overlapping,
     PauseReached,
     Planned,
-    SourceAtLimit,
-    SourceHasCapacity,
     State,
     UnwrittenChunks,
     WindowMode,
@@ -292,10 +290,10 @@ def _handle(
             return repair.differences_reported(state, message), (), ()
         case binlog.ReadingPaused():
             return replace(state, reader=PauseReached()), (), ()
-        case chunks.SourceOverloaded(overload, unready):
-            return replace(state, source=SourceAtLimit(overload, unready)), (), ()
+        case chunks.SourceOverloaded():
+            return replace(state, overloaded=message), (), ()
         case chunks.SourceRecovered():
-            return replace(state, source=SourceHasCapacity()), (), ()
+            return replace(state, overloaded=None), (), ()
         case journal.JournalFull() | journal.JournalHasSpace() | journal.ChunksFlushed():
             return _with_journal(state, message), (), ()
         case _:

@@ -251,6 +251,11 @@ class SourceOverloaded:
     overload: str | None
     unready: str | None = None
 
+    @property
+    def reason(self) -> str | None:
+        """Returns why no chunk is ordered. What somebody has to end comes first."""
+        return self.unready or self.overload
+
 
 @dataclass(frozen=True, slots=True)
 class SourceRecovered:

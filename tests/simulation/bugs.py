@@ -23,7 +23,7 @@ from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition
-from pipeline.coordinator.state import InTransaction, Order, SourceHasCapacity, State
+from pipeline.coordinator.state import InTransaction, Order, State
 from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.coordinates import Coordinates
@@ -175,7 +175,7 @@ def a_mirror_has_one_generation(patch: Patch) -> None:
 
 def strain_is_not_heeded(patch: Patch) -> None:
     original = schedule._turns
-    patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=SourceHasCapacity())))
+    patch.setattr(schedule, "_turns", lambda state: original(replace(state, overloaded=None)))
 
 
 def want_of_room_is_not_heeded(patch: Patch) -> None:

@@ -10,7 +10,6 @@ from pipeline.coordinator.state import (
     FoundEmpty,
     InTransaction,
     SchemaDiffers,
-    SourceAtLimit,
     State,
     window_table,
 )
@@ -306,7 +305,7 @@ class Coverage:
         self._windows[read.chunk].read = read
         self._count(
             {
-                "a chunk while the source is strained": isinstance(state.source, SourceAtLimit),
+                "a chunk while the source is strained": state.overloaded is not None,
                 "a chunk while the journal had no room": isinstance(state.room, Full),
                 "a chunk came before an older one": order[0] != read.chunk,
                 "a chunk without rows": not read.rows.num_rows,

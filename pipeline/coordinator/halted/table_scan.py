@@ -72,7 +72,6 @@ from pipeline.coordinator.state import (
     PauseReached,
     ReaderRunning,
     Scanning,
-    SourceAtLimit,
     State,
     end_table,
     fail_table,
@@ -148,7 +147,7 @@ def next_scan(checkpoint: Checkpoint) -> tuple[Snapshot, TableId] | None:
 
 def can_open(state: State) -> bool:
     """Returns whether it's a table's turn to be scanned, and the source has room for that."""
-    return not isinstance(state.source, SourceAtLimit) and next_scan(state.checkpoint) is not None
+    return state.overloaded is None and next_scan(state.checkpoint) is not None
 
 
 def advance_scan(state: State) -> tuple[State, tuple[Order, ...]]:
@@ -266,7 +265,7 @@ def order_rows(state: State) -> tuple[State, tuple[Order, ...]]:
     Chunks may wait for a source that isn't ready, perhaps another server. The open transaction can still be read.
     """
     scan = state.scan
-    overloaded = isinstance(state.source, SourceAtLimit) and state.source.overload is not None
+    overloaded = state.overloaded is not None and state.overloaded.overload is not None
     if not isinstance(scan, Scanning) or scan.reading or overloaded:
         return state, ()
     table, number = scan.order.table, state.chunks + 1

@@ -24,7 +24,6 @@ from pipeline.coordinator.reselect import is_schema_settled
 from pipeline.coordinator.state import (
     ReaderRunning,
     Repair,
-    SourceAtLimit,
     State,
     end_table,
     with_table,
@@ -138,7 +137,7 @@ def _repairing(state: State, run: str, table: TableId) -> tuple[Snapshot, Repair
 def _can_read(state: State, table: TableId) -> bool:
     if state.reselecting is not None or not isinstance(state.reader, ReaderRunning):
         return False
-    if state.checkpoint.paused or isinstance(state.source, SourceAtLimit):
+    if state.checkpoint.paused or state.overloaded is not None:
         return False
     if any(isinstance(window.order, RepairRows) for window in state.windows):
         return False
