@@ -9,7 +9,8 @@ connection, a lock, a timeout) the chunk is tried again from `low`, with a pause
 too many tries, is the answer. A source that isn't ready (`SourceUnready`) is no failed try: the order waits for it, and
 the coordinator orders nothing else meanwhile. Rows that are read by their keys don't wait so: their window keeps every
 change of them, however often one row changes. If the coordinator will order them again, the actor looks for the
-source's watermarks instead, and the coordinator orders nothing until it finds them. Each retry has half as many rows,
+source's watermarks instead. If it finds none, as of a replica that is down, the coordinator orders nothing until it
+does. Each retry has half as many rows,
 in case the chunk takes the server too long. Any other error is the actor's own failure and ends it.
 
 A table without a primary key is read in one transaction of its own (`actors.snapshot.scan_transaction`). If that fails,
@@ -295,8 +296,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """Returns the answer to an order. What outdates the chunk is in the log before `high`; None in a consistent
         snapshot.
 
-        `again`: as of ChunkFailed, after a failure that passes. If the source isn't ready, nothing is ordered until it
-        is.
+        `again`: as of ChunkFailed, after a failure that passes. If the source gives no watermarks, nothing is ordered
+        until it does.
         """
         try:
             try:
@@ -308,24 +309,40 @@ class ChunkSelector(Actor[ToChunkSelector]):
         except self._endings:
             raise
         except (Transient, Definite) as failure:
-            if again and isinstance(failure, SourceUnready):
-                self._watch.waits(str(order.chunk), str(failure))
+            again = again and isinstance(failure, Transient)
+            if again:
+                if isinstance(failure, SourceUnready):
+                    self._watch.waits(str(order.chunk), str(failure))
                 self._orders.create_task(self._find_ready(order))
-            return chunks.ChunkFailed(order.chunk, str(failure), again and isinstance(failure, Transient))
+            return chunks.ChunkFailed(order.chunk, str(failure), again)
 
     async def _find_ready(self, order: chunks.ReadChunk | chunks.ReadByKeys) -> None:
-        """Looks for the watermarks of a failed order, and reports the source as not ready until it has them."""
+        """Looks for the watermarks of a failed order, and reports the source as not ready until it has them.
+
+        A lock on the order's table doesn't keep them away, and a server that is down does.
+        """
 
         async def watermarks(source: Source) -> None:
             await self.low(source, order)
             await self.high(source, order)
 
-        what = str(order.chunk)
+        what, looks = str(order.chunk), 0
         try:
-            await self._work_when_ready(watermarks, what, waits=True)
-        except self._endings:
-            raise
-        except (Transient, Definite) as failure:  # which the next order meets, and answers
+            while True:
+                try:
+                    await self._work_when_ready(watermarks, what, waits=True)
+                    break
+                except self._endings:
+                    raise
+                except Transient as failure:
+                    if self.mailbox.closed:
+                        break
+                    self._watch.waits(what, str(failure))
+                    looks += 1
+                    pause_s = random_pause_s(SELECT_BACKOFF, looks)
+                    log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
+                    await asyncio.sleep(pause_s)
+        except Definite as failure:  # which the next order meets, and answers
             log.info("retrying", order=what, pause_s=0.0, error=str(failure))
         finally:
             self._watch.waits(what, None)

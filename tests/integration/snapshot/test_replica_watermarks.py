@@ -318,6 +318,25 @@ async def test_rows_that_are_ordered_again_are_not_until_the_replica_is_ready(
     assert isinstance(chunk, ChunkRead) and chunk.rows["a"].to_pylist() == [9]
 
 
+async def test_rows_that_are_ordered_again_are_not_until_the_replica_is_up(
+    mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, server, account = with_row_9(mysql_factory, monkeypatch)
+    async with bench(source, "d", elsewhere=settings(server, account)) as running:
+        caught_up(source, server)
+        schema = (await running.plan(T)).schema
+        server.stop()
+        await running.order(row_9(ReselectRows, schema))
+        failed, down = await failure(running), await running.answer()
+        assert failed.again
+        assert isinstance(down, SourceOverloaded) and down.unready and down.reason == down.unready
+        server.start()
+        assert await running.answer() == SourceRecovered()
+        await running.order(row_9(ReselectRows, schema))
+        chunk = await running.answer()
+    assert isinstance(chunk, ChunkRead) and chunk.rows["a"].to_pylist() == [9]
+
+
 def row_9(kind: type[ReselectRows | RepairRows], schema: TableSchema) -> ReselectRows | RepairRows:
     """An order to read the row with the key 9."""
     keys = pa.RecordBatch.from_pydict({"a": pa.array([9], schema.arrow.field("a").type)})
