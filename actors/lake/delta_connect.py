@@ -57,6 +57,7 @@ from actors.lake.delta_table import (
 )
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.spark_connect import is_connect_session
+from actors.lake.spark_session import read_parquet
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, read_version
 from actors.lake.transaction_log.own_log import SyncEarlier, no_sync
 from pipeline.errors import Transient
@@ -242,7 +243,7 @@ class ConnectTable:
             _empty(filesystem, inside)
         names = {name: Stored(name, column.type) for name, column in columns.items()}
         added = [json.loads(line)["add"]["path"] for line in place(folder, names)]
-        yield self._session.read.schema(_ddl(columns)).parquet(*(f"{folder}/{name}" for name in added))
+        yield read_parquet(self._session, _ddl(columns), *(f"{folder}/{name}" for name in added))
         with _reading(folder):
             _empty(filesystem, inside)
 

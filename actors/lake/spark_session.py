@@ -28,7 +28,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from actors.journal.files import Files
 from actors.lake import spark_connect
@@ -332,6 +332,14 @@ def side_session(session: SparkSession, settings: Mapping[str, str]) -> Iterator
         yield other
     finally:
         context.setLocalProperty(_POOL, Pool.BATCHES)
+
+
+def read_parquet(session: SparkSession, columns: str, *paths: str) -> DataFrame:
+    """Returns the rows of files, or of folders of files, with these columns, which are in the form of a DDL.
+
+    A path is one name. By default Spark takes some characters of it for a pattern, such as `*` and `[`.
+    """
+    return session.read.schema(columns).option("__globPaths__", "false").parquet(*paths)
 
 
 def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:

@@ -28,7 +28,7 @@ from actors.lake.files.file_placement import LakeFiles, naming_table
 from actors.lake.files.gathered_changes import read_numbered
 from actors.lake.filesystem import lake_filesystem, passing_folder, remove_folder
 from actors.lake.live_view import FoundView, find_view
-from actors.lake.spark_session import side_session
+from actors.lake.spark_session import read_parquet, side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.runtime.filesystem import list_folder
 from pipeline.journal.change_rows import META
@@ -322,7 +322,7 @@ class LakeVerification:
     ) -> None:
         """Makes `_ROWS` of what these verifications have read."""
         names = ddl(columns(view.schema, Tier.CHANGELOG))
-        read = session.read.schema(names).parquet(*(file.path for file in files))
+        read = read_parquet(session, names, *(file.path for file in files))
         read.where(of_runs(runs)).createOrReplaceTempView(_ROWS)
 
     def _keep_keys(
@@ -381,7 +381,7 @@ class LakeVerification:
         keys = session.sql(no_keys_sql(own))
         if written:
             names = ", ".join(f"k{at} {type_}" for at, type_ in enumerate(own))
-            keys = session.read.schema(names).parquet(*written)
+            keys = read_parquet(session, names, *written)
         if compared:
             keys = keys.unionAll(
                 session.sql(f"SELECT {table.key_items()} FROM {_ROWS} WHERE {of_runs([run])}")

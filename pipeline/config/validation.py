@@ -1,7 +1,7 @@
 """Finds mistakes in settings as a whole, where no single value is wrong: keys that exclude or need each other."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -21,6 +21,7 @@ from pipeline.config.settings import (
     HttpTlsSettings,
     JournalSettings,
     KafkaSinkSettings,
+    LakeSettings,
     Secret,
     ServerAddress,
     ServerSettings,
@@ -80,6 +81,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
                     f"{quota} MiB are reached by the {kept} MiB that are kept (keep_mib)",
                     "raise it, or lower keep_mib",
                 )
+        case LakeSettings(path):
+            yield from _of_lake(path)
         case KafkaSinkSettings():
             yield from _of_broker(section)
             yield from _of_kafka_sink(section)
@@ -107,16 +110,7 @@ def contradictions(section: object) -> Iterator[Mistake]:
             tokens = (None if secret == Secret("") else secret.value for secret in (token, read_token))
             yield from (Mistake(*told) for told in http_access.mistakes(host, *tokens))
         case SparkSettings(conf=conf):
-            for twice in sorted(conf.keys() & _SAID_ELSEWHERE.keys()):
-                yield Mistake(
-                    "conf", f"{twice} has a key of its own", f"say it with {_SAID_ELSEWHERE[twice]}"
-                )
-            for fixed in sorted(conf.keys() & SESSION_SETTINGS.keys()):
-                if conf[fixed].lower() != SESSION_SETTINGS[fixed].lower():
-                    yield Mistake("conf", f"with another {fixed} rows could be lost or changed", "remove it")
-            if _FORGETTING in conf:
-                wrong = f"with {_FORGETTING} Delta forgets how far the lake's tables are, and rows come twice"
-                yield Mistake("conf", wrong, "remove it")
+            yield from _of_spark(conf)
         case Settings():
             yield from _of_all(section)
 
@@ -163,6 +157,23 @@ def _of_snapshots(snapshot: SnapshotSettings) -> Iterator[Mistake]:
             "watermarks in a table are written, and show, where the chunks are read",
             'remove [snapshot.source], or set watermark = "gtid"',
         )
+
+
+def _of_lake(path: str) -> Iterator[Mistake]:
+    is_uri = "://" in path or path.startswith("file:")
+    if is_uri and any(sign in path for sign in "?#"):
+        yield Mistake("path", "Spark and pyarrow read a URI with ? or # differently", "name another folder")
+
+
+def _of_spark(conf: Mapping[str, str]) -> Iterator[Mistake]:
+    for twice in sorted(conf.keys() & _SAID_ELSEWHERE.keys()):
+        yield Mistake("conf", f"{twice} has a key of its own", f"say it with {_SAID_ELSEWHERE[twice]}")
+    for fixed in sorted(conf.keys() & SESSION_SETTINGS.keys()):
+        if conf[fixed].lower() != SESSION_SETTINGS[fixed].lower():
+            yield Mistake("conf", f"with another {fixed} rows could be lost or changed", "remove it")
+    if _FORGETTING in conf:
+        wrong = f"with {_FORGETTING} Delta forgets how far the lake's tables are, and rows come twice"
+        yield Mistake("conf", wrong, "remove it")
 
 
 def _of_rule(rule: LakeRule) -> Iterator[Mistake]:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from actors.lake.files.mirror_files import FileColumn, ListedFile, MirrorFiles, not_hidden
 from actors.lake.filesystem import lake_filesystem
+from actors.lake.spark_session import read_parquet
 from pipeline.journal.change_rows import META
 from pipeline.lake.files.parquet_files import Stored, numbered, stored_arrow
 from pipeline.lake.files.read_values import ReadBySparkOnly
@@ -112,7 +113,7 @@ def gathered_columns(schema: TableSchema, stored: Mapping[str, Stored]) -> pa.Sc
 def read_numbered(session: SparkSession, file: str, columns: pa.Schema, name: str) -> None:
     """Gives a file's rows a name in a session. The file has these columns by their places (`numbered`)."""
     described = ddl(LakeColumn(field.name, spark_type(field.type)) for field in numbered(columns))
-    rows = session.read.schema(described).parquet(file)
+    rows = read_parquet(session, described, file)
     rows.toDF(*columns.names).createOrReplaceTempView(name)
 
 

@@ -5,6 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal as Exact
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -28,11 +30,13 @@ from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.verification import _MIRRORED, _ROWS, LakeVerification
+from actors.service.live_view_text import live_view_text
 from deploy.demo.tamper import live_files, rewrite
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.files import read_values
 from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import (
     FORGETTING,
     RESULTS,
@@ -59,6 +63,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types import column_types as t
 from tests.integration.history import READY, History, Row, Table
+from tests.servers.duckdb_engine import engine
 
 INT = t.Integer(8, unsigned=False)
 WIDE = TableSchema(
@@ -888,3 +893,28 @@ def add_column(table: Table, schema: TableSchema) -> None:
     table.schema = schema
     for rows in (table.source, table.rows):
         rows.update({key: (*row, None) for key, row in rows.items()})
+
+
+@pytest.mark.parametrize("folder", ["[ab]", "{a,b}", "a*", "a?"])
+def test_a_path_is_one_name_and_no_pattern(spark: Spark, tmp_path: Path, folder: str) -> None:
+    """Beside the journal and the lake are others, which the path would match as a pattern."""
+    for path, value in (("a", 5), ("ab", 6), (folder, 7)):
+        made = Verified(spark, tmp_path / path, FEW)
+        with closing(made.history.store):
+            made.history.transaction(*((made.table, "c", few(key, value)) for key in range(4)))
+            made.deliver()
+            made.merge()
+            made.history.transaction((made.table, "u", few(1, value + 10)))
+            assert made.verify_all("v").verdict is LakeVerdict.EQUAL
+            made.history.begin_verification("w", made.table)
+            for half in ([(0, "a"), (1, "a")], [(2, "a"), (3, "a")]):
+                made.history.verify("w", made.table, half)
+                made.deliver()
+                made.compare("w")
+            assert made.end("w", 4).verdict is LakeVerdict.EQUAL
+        wanted = sorted(made.table.source.values())
+        with closing(engine()) as duck:
+            query = live_view_text(made.root, "shop.few", Dialect.DUCKDB)
+            assert sorted(duck.execute(query).fetchall()) == wanted
+        mirror = DeltaTable(location(made.root, made.id, Tier.MIRROR)).to_pyarrow_table()
+        assert len(mirror) == 4

@@ -86,6 +86,8 @@ def stored(journal: str, lake: str) -> config.Settings:
         (stored("/var/tidemark/", "/var/tidemark/lake"), "lake.path"),
         (stored("/var/tidemark/lake/journal", "/var/tidemark/lake"), "lake.path"),
         (stored("s3://bucket/x", "s3a://bucket/x/lake"), "lake.path"),
+        (config.LakeSettings("s3a://bucket/lake?"), "path"),
+        (config.LakeSettings("file:/var/lib/lake#1"), "path"),
         (
             dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS, verify=config.VerifySettings(24.0)),
             "verify",
@@ -211,6 +213,7 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS),
         stored("/var/tidemark/lake-journal", "/var/tidemark/lake"),
         stored("s3://bucket/x", "s3a://other/x"),
+        config.LakeSettings("/var/lib/lake?#[1]{a,b}*"),
         SETTINGS,
     ],
 )
