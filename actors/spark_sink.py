@@ -57,7 +57,8 @@ from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.state import Idle, SinkEnded, State
-from pipeline.lake.tables import Tier, table_folder
+from pipeline.lake.tables.paths import table_folder
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
     FindingKind,
     Judgement,

@@ -26,7 +26,10 @@ from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
 from pipeline.lake.batch import Piece
-from pipeline.lake.tables import Property, Tier, columns, create_sql
+from pipeline.lake.tables.columns import columns
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.statements import create_sql
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import DateTime, Decimal, Double, Enum, Integer, Text, Timestamp
 from tests.integration.history import History

@@ -48,7 +48,9 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import Tier, location, table_at
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.spark_sql import table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter

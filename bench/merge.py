@@ -31,18 +31,12 @@ from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
 from pipeline.lake.live_view import MirrorPosition, last_changes
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import (
-    META_COLUMNS,
-    SEGMENT,
-    VECTORS,
-    Tier,
-    begin_sql,
-    columns,
-    create_sql,
-    location,
-    quoted,
-    table_at,
-)
+from pipeline.lake.tables.columns import META_COLUMNS, SEGMENT, columns
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import VECTORS
+from pipeline.lake.tables.spark_sql import quoted, table_at
+from pipeline.lake.tables.statements import begin_sql, create_sql
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Double, Integer, Text, Timestamp
 

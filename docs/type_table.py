@@ -3,14 +3,14 @@
     python -m docs.type_table
 
 A row begins with a column's type as information_schema spells it; `pipeline.types.column_types` and
-`pipeline.lake.tables` say the rest. A test holds the document against them, and that no type is left out.
+`pipeline.lake.tables.spark_sql` say the rest. A test holds the document against them, and that no type is left out.
 """
 
 from pathlib import Path
 from typing import Final
 
 from docs.draw import replaced
-from pipeline.lake.tables import spark_type
+from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.source.information_schema import column_type
 from pipeline.types.column_types import ColumnType, arrow_type
 

@@ -9,7 +9,7 @@ from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTab
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import Chore, TableSize
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import Judgement
 
 

@@ -66,16 +66,10 @@ from pipeline.lake.column_changes import ColumnPlan
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import (
-    MAPPING,
-    PIN_TYPE,
-    LakeColumn,
-    Property,
-    ddl,
-    quoted,
-    set_properties_sql,
-    table_at,
-)
+from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn, ddl
+from pipeline.lake.tables.properties import MAPPING, Property
+from pipeline.lake.tables.spark_sql import quoted, table_at
+from pipeline.lake.tables.statements import set_properties_sql
 
 # How many tables are kept for the next time.
 MOST_KEPT: Final = 4096

@@ -56,16 +56,12 @@ from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.counted_changes import CountedChanges
 from pipeline.lake.mirrors.deletion_vector import vector_bytes, vector_path
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import (
-    VECTORS,
-    LakeColumn,
-    Property,
-    TableReport,
-    Tier,
-    location,
-    merging_path,
-    quoted,
-)
+from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.paths import location, merging_path
+from pipeline.lake.tables.properties import VECTORS, Property
+from pipeline.lake.tables.report import TableReport
+from pipeline.lake.tables.spark_sql import quoted
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 

@@ -18,7 +18,8 @@ from pyarrow import fs
 from actors.runtime.filesystem import filesystem_at, list_folder
 from pipeline.config.s3_environment import s3_endpoint
 from pipeline.errors import Definite
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 # How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.

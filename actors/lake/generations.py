@@ -22,16 +22,10 @@ from pipeline.lake.column_changes import follow_steps, owe_constants
 from pipeline.lake.delivery import AcceptedBatch
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
-from pipeline.lake.tables import (
-    PIN_TYPE,
-    LakeColumn,
-    Property,
-    Rebuilding,
-    Tier,
-    columns,
-    constants_text,
-    pin_of,
-)
+from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn, columns, pin_of
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.report import Rebuilding, constants_text
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # A generation that is being filled gets a commit with each batch, and no maintenance cleans its log.

@@ -39,7 +39,6 @@ from actors.lake.transaction_log.delta_log import newest_commits
 from actors.lake.verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
-from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
 from pipeline.lake.files.value_conversion import ValueRefused
@@ -47,7 +46,10 @@ from pipeline.lake.files.written_files import WrittenFiles, written_files
 from pipeline.lake.live_view import MirrorPosition, Versions
 from pipeline.lake.mirrors.merge import pending_sql
 from pipeline.lake.reading.descriptions import describe_lake_table
-from pipeline.lake.tables import Property, Tier, location
+from pipeline.lake.tables.columns import META_COLUMNS
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema import table_schema
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -172,7 +174,7 @@ class Lake:
             todo = self._append_pieces(table, todo, batch)
         elif todo.reason:
             about = self._commits.changelog_properties(table, None)
-            self._commits.create_changelog(table, lake_tables.META_COLUMNS, about)
+            self._commits.create_changelog(table, META_COLUMNS, about)
         if todo.reason:
             at = batch.checkpoint.scn
             stopped: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}

@@ -31,7 +31,9 @@ from pipeline.lake.live_view import (
     live_view_sql,
 )
 from pipeline.lake.reading.sql_dialects import is_catalog_name
-from pipeline.lake.tables import Tier, literal, location, quoted
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.spark_sql import literal, quoted
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
 
 log = structlog.get_logger()

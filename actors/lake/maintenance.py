@@ -27,19 +27,12 @@ from pipeline.lake.maintenance import (
     TableSize,
     Trim,
 )
-from pipeline.lake.tables import (
-    CHANGELOG_VERSIONS_H,
-    RESULTS,
-    SEGMENT,
-    Tier,
-    findings_path,
-    judgements_path,
-    literal,
-    location,
-    quoted,
-    set_properties_sql,
-    table_at,
-)
+from pipeline.lake.tables.columns import SEGMENT
+from pipeline.lake.tables.paths import findings_path, judgements_path, location
+from pipeline.lake.tables.properties import CHANGELOG_VERSIONS_H, RESULTS
+from pipeline.lake.tables.spark_sql import literal, quoted, table_at
+from pipeline.lake.tables.statements import set_properties_sql
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 _COMPACTION: Final = {

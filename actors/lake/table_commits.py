@@ -22,7 +22,6 @@ from actors.lake.transaction_log.delta_log import is_restored, report_at
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
-from pipeline.lake import tables as lake_tables
 from pipeline.lake.column_changes import (
     ColumnPlan,
     features_of_types,
@@ -34,7 +33,11 @@ from pipeline.lake.delivery import AcceptedBatch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.reading.descriptions import describe_changelog, describe_mirror
-from pipeline.lake.tables import PIN_TYPE, LakeColumn, Property, Tier, location
+from pipeline.lake.tables import paths, statements
+from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import FORGETTING, VECTORS, Property, properties_of
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # Of so many segments the sink remembers when they were sealed.
@@ -90,7 +93,7 @@ class TableCommits:
         """Returns the properties with which a mirror begins, whatever is in it."""
         about = {Property.ABOUT.value: describe_mirror(table, shadow=shadow)}
         plain = not rule_of(self._rules, table).deletion_vectors
-        return {**about, lake_tables.VECTORS: "false"} if plain else about
+        return {**about, VECTORS: "false"} if plain else about
 
     def changelog_properties(self, table: TableId, schema: TableSchema | None) -> dict[str, str]:
         """Returns the properties with which a changelog says what it is."""
@@ -103,7 +106,7 @@ class TableCommits:
 
     def shadow(self, table: TableId, generation: int) -> LakeTable:
         """Returns the lake table in which a generation is filled beside the mirror."""
-        return self._tables(lake_tables.shadow(self._root, table, generation))
+        return self._tables(paths.shadow(self._root, table, generation))
 
     def table_of_generation(self, table: TableId, generation: int) -> LakeTable:
         """Returns the lake table that has a generation of the mirror."""
@@ -136,9 +139,9 @@ class TableCommits:
                 f"{delta.path} was set back by RESTORE or CLONE, and what Delta says of how far it is isn't true any "
                 "more; stop the service, remove the table's folder, and start again, so that its mirror is filled again"
             )
-        if snapshot is not None and (duration := snapshot.properties.get(lake_tables.FORGETTING)) is not None:
+        if snapshot is not None and (duration := snapshot.properties.get(FORGETTING)) is not None:
             raise Transient(
-                f"{delta.path} has the property {lake_tables.FORGETTING} ({duration}), with which Delta forgets how "
+                f"{delta.path} has the property {FORGETTING} ({duration}), with which Delta forgets how "
                 "far the table is, so that rows would come twice; remove the property; if nothing came to the table "
                 "for as long as it says, stop the service, remove the table's folder, and start again, so that its "
                 "mirror is filled again"
@@ -193,7 +196,7 @@ class TableCommits:
 
     def set_properties(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         """Sets properties of a lake table, in a commit of nothing else."""
-        self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
+        self._session.sql(statements.set_properties_sql(location(self._root, table, tier), properties))
 
     def alter(
         self,
@@ -205,7 +208,7 @@ class TableCommits:
     ) -> None:
         """Changes a lake table's columns, and enables before what Delta needs for that."""
         if lacking := needed_features(plan, present.properties):
-            self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
+            self._session.sql(statements.set_properties_sql(delta.path, lacking))
         delta.alter(plan, properties, pin)
 
     def evolve_changelog(
@@ -239,10 +242,10 @@ class TableCommits:
             of = (*of, LakeColumn(pin, PIN_TYPE))
             properties = {**properties, Property.PIN: pin}
         stored = self._stored_properties(changelog, properties)
-        whole = lake_tables.properties_of(Tier.CHANGELOG, stored)
+        whole = properties_of(Tier.CHANGELOG, stored)
         if changelog.version() is None and changelog.create(of, whole, {}, None):
             return
-        self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, stored))
+        self._session.sql(statements.create_sql(changelog.path, Tier.CHANGELOG, of, stored))
         # Another pipeline may have made it first. Or its log has no version.
         if self.own(table, Tier.CHANGELOG) is None:
             self.replace_table(changelog, Tier.CHANGELOG, of, properties, ("made", 0))
@@ -263,14 +266,14 @@ class TableCommits:
         stored = self._stored_properties(table, properties)
         present = table.snapshot()
         if present is None and rows is None:
-            whole = lake_tables.properties_of(tier, stored)
+            whole = properties_of(tier, stored)
             if table.create(of, whole, {self.mark(mark): number}, metadata):
                 return
         if present is not None and (lacking := features_of_types(present.source_columns, of)):
-            self._session.sql(lake_tables.set_properties_sql(table.path, lacking))
+            self._session.sql(statements.set_properties_sql(table.path, lacking))
         once = made_once(self.mark(mark), number, metadata)
         with side_session(self._session, once) as session:
-            session.sql(lake_tables.begin_sql(table.path, tier, of, stored, rows))
+            session.sql(statements.begin_sql(table.path, tier, of, stored, rows))
 
     def _stored_properties(self, table: LakeTable, properties: Mapping[str, str]) -> dict[str, str]:
         """Returns the properties of a new table."""
@@ -324,7 +327,7 @@ class TableCommits:
         """Removes the tables of generations that readers see in the mirror now, or that were given up."""
         filled = mirrored.rebuilding if mirrored is not None and mirrored.pin is not None else None
         kept = None if filled is None else self.shadow(table, filled.generation).path
-        self._files.remove(lake_tables.shadows(self._root, table), kept)
+        self._files.remove(paths.shadows(self._root, table), kept)
 
     def mark(self, name: str) -> str:
         """Returns the name of the application that says how far a lake table is (`actors.lake.lake`)."""

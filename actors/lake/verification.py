@@ -38,17 +38,10 @@ from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.files.value_conversion import usual_values
 from pipeline.lake.mirrors.counted_changes import CountedChanges
-from pipeline.lake.tables import (
-    Tier,
-    columns,
-    ddl,
-    findings_path,
-    judgements_path,
-    literal,
-    location,
-    table_at,
-    verified_path,
-)
+from pipeline.lake.tables.columns import columns, ddl
+from pipeline.lake.tables.paths import findings_path, judgements_path, location, verified_path
+from pipeline.lake.tables.spark_sql import literal, table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.queries import (
     DOUBT,
     ComparedTable,
@@ -443,7 +436,7 @@ class LakeVerification:
         """Returns the application whose version says that a run is judged: the SCN after its beginning.
 
         It keeps another Spark from recording the same result at the same moment. Delta forgets it after a time
-        (`pipeline.lake.tables.RESULTS`). After many other signals another verification may have the same id.
+        (`pipeline.lake.tables.properties.RESULTS`). After many other signals another verification may have the same id.
         """
         return f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}"
 

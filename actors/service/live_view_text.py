@@ -21,7 +21,8 @@ from pipeline.lake.live_view import (
     sum_sql,
 )
 from pipeline.lake.reading.sql_dialects import Dialect, registered_tables, registration, view_sql
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`", re.DOTALL)

@@ -29,7 +29,8 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from deploy.toolchain.parts import fetch_kafka, locate
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 SNAPSHOT_WITHIN_S = 600.0

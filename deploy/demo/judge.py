@@ -28,7 +28,8 @@ from deploy.oracle.tables import unequal_rows
 from deploy.toolchain.mysql_server import Account, LoggedCommand, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 # What a changelog says of a change, beside its key.

@@ -21,7 +21,10 @@ from dataclasses import dataclass
 
 from pipeline.lake.column_changes import ColumnPlan
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.tables import LakeColumn, Property, quoted, set_properties_sql, table_at
+from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.spark_sql import quoted, table_at
+from pipeline.lake.tables.statements import set_properties_sql
 from pipeline.schema.spelling import fold_name
 
 

@@ -29,7 +29,7 @@ from pipeline.lake import maintenance
 from pipeline.lake.batch import LakeTableState, Pieces
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Chore, Policy, TableSize, TableUpkeep, Trim
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
     ROWS_AT_ONCE,
     Comparisons,

@@ -18,9 +18,9 @@ one of the same name, if that can hold its values. Otherwise the sink sets that 
 gives the new column its type (`pipeline.types.lake_forms`) and the other one has a wider type.
 
 **Constants.** A column that comes with a constant (`pipeline.schema.ddl.alter_table`) isn't added to the mirror at
-once. The mirror reports which columns it lacks (`pipeline.lake.tables.Constant`), and follows all other steps without
-them (`owe_constants`). It is complete as the table without these columns. No later change is merged into it. Then one
-commit writes it with the columns (`pipeline.lake.live_view.filled_sql`).
+once. The mirror reports which columns it lacks (`pipeline.lake.tables.report.Constant`), and follows all other steps
+without them (`owe_constants`). It is complete as the table without these columns. No later change is merged into it.
+Then one commit writes it with the columns (`pipeline.lake.live_view.filled_sql`).
 
 Each of the two lake tables may also have a *pin* (`pipeline.lake.live_view`): a column without a value, whose name is
 all that matters. It belongs to no schema, and a plan leaves it as it is.
@@ -39,17 +39,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.errors import Definite
-from pipeline.lake.tables import (
-    MAPPING,
-    META_COLUMNS,
-    PIN_TYPE,
-    Constant,
-    LakeColumn,
-    Tier,
-    columns,
-    need_mapping,
-    without_constants,
-)
+from pipeline.lake.tables.columns import META_COLUMNS, PIN_TYPE, LakeColumn, columns
+from pipeline.lake.tables.properties import MAPPING, need_mapping
+from pipeline.lake.tables.report import Constant, without_constants
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema

@@ -38,7 +38,7 @@ from pipeline.lake.column_changes import (
     unchanged_plan,
 )
 from pipeline.lake.files.value_conversion import ValueRefused, form_constant
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl.alter_table import Alteration, alteration_of
 from pipeline.schema.table_schema import TableId, TableSchema

@@ -38,11 +38,12 @@ the generation of a text. The text is right, or fails, because the lake (`actors
 
 A query that is bound to versions of the tables that belong together needs no pins.
 
-**Constants.** A mirror that owes columns (`pipeline.lake.tables.Constant`) is the mirror of the table without these
-columns. A text of it doesn't name them, so all of the above holds. The mirror is written again as of a segment n, in
-its own generation (`filled_sql`). A key without a change up to n had its row before the columns came, so it has their
-constants. A change of a segment before a column's segment has the constant too. A later change has its own value. So
-the result is the complete table as of n. An earlier text stays right: for the columns that it names, this is a merge.
+**Constants.** A mirror that owes columns (`pipeline.lake.tables.report.Constant`) is the mirror of the table without
+these columns. A text of it doesn't name them, so all of the above holds. The mirror is written again as of a segment n,
+in its own generation (`filled_sql`). A key without a change up to n had its row before the columns came, so it has
+their constants. A change of a segment before a column's segment has the constant too. A later change has its own value.
+So the result is the complete table as of n. An earlier text stays right: for the columns that it names, this is a
+merge.
 
 Rows for the image before an update (`b`) and for an emptied table (`t`) change no key. The view skips them.
 
@@ -74,23 +75,19 @@ from typing import Final
 
 from pipeline.errors import Definite
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import (
-    CHANGED,
-    MIRROR,
-    PIN_TYPE,
-    RANK,
-    SEGMENT,
-    WHOLE,
-    Constant,
-    Property,
-    TableReport,
-    Tier,
-    spark_type,
-    table_at,
-    without_constants,
-)
+from pipeline.lake.tables.columns import PIN_TYPE, SEGMENT
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.report import Constant, TableReport, without_constants
+from pipeline.lake.tables.spark_sql import spark_type, table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.column_types import Date, DateTime, Timestamp
+
+# Names in our queries. MySQL refuses a name that ends with a space, so no table and no column has one of these. MIRROR
+# and CHANGED: a table's mirror, and the last state of its changed keys. RANK: the place of a change among those of its
+# key; the last one has 1. WHOLE: in a table whose changes may lack columns, what they leave of a row: null, the
+# mirror's row with other values in some columns; true, a complete row; false, no row that could be shown.
+MIRROR, CHANGED, RANK, WHOLE = "mirror ", "changed ", "rank ", "whole "
 
 OP = "__op"
 _SCN, _ORDINAL, _ABSENT = "__scn", "__ordinal", "__absent"

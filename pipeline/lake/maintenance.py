@@ -32,7 +32,8 @@ from enum import StrEnum
 from typing import Final
 
 from pipeline.config.table_rules import LakeRule, Tiers
-from pipeline.lake.tables import CHANGELOG_VERSIONS_H, Tier
+from pipeline.lake.tables.properties import CHANGELOG_VERSIONS_H
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 # A smaller file is small, and no rewritten file becomes larger.

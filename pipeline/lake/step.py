@@ -88,7 +88,7 @@ from pipeline.lake.state import (
     State,
     StoppingSpark,
 )
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import Comparisons, Judgement, VerificationRun, repairs_due
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId

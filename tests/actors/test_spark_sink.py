@@ -39,7 +39,7 @@ from pipeline.lake.step import (
     WorkGivenUp,
     next_batch_of,
 )
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import ActorName, inbox

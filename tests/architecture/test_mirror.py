@@ -44,6 +44,7 @@ TESTED_BY = {
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",
     "pipeline/journal/entry.py": "pipeline/journal/test_segment.py",
     "pipeline/lake/batch.py": "pipeline/lake/test_delivery.py",
+    "pipeline/lake/tables/properties.py": "pipeline/lake/tables/test_statements.py",
     "pipeline/source/finding.py": "pipeline/source/test_prerequisites.py",
     "pipeline/source/result_columns.py": "pipeline/source/test_result_set.py",
     "pipeline/types/collations.py": "integration/types/test_charset_tables.py",

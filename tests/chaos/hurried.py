@@ -22,7 +22,8 @@ from actors.runtime.supervisor import RestartLimits, Supervisor
 from actors.service import assembly, cli
 from pipeline.coordinator import handle_signals
 from pipeline.coordinator import state as coordinator
-from pipeline.lake import maintenance, tables
+from pipeline.lake import maintenance
+from pipeline.lake.tables import properties as lake_properties
 from pipeline.signals import outcomes
 from tests.servers.service import LEAST_ROWS_OF_RANGE
 
@@ -69,7 +70,7 @@ def remember_less() -> None:
     maintenance.CHECKPOINT_AFTER = COMMITS  # type: ignore[misc]
     upkeep.MANY_RESULTS = RESULTS  # type: ignore[attr-defined]
     upkeep.DAYS_OF_RESULTS = upkeep.CHANGELOG_VERSIONS_H = 0  # type: ignore[attr-defined]
-    for properties in (*tables._SETTINGS.values(), tables.RESULTS):
+    for properties in (*lake_properties._SETTINGS.values(), lake_properties.RESULTS):
         properties["delta.deletedFileRetentionDuration"] = "interval 0 hours"
 
 

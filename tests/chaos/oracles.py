@@ -15,7 +15,7 @@ from deploy.demo.writer import Line
 from deploy.oracle.source import primary_key
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.lake.tables import findings_path
+from pipeline.lake.tables.paths import findings_path
 from pipeline.schema.table_schema import TableId
 from tests.chaos.world import World
 from tests.servers.duckdb_engine import engine

@@ -29,7 +29,8 @@ from actors.service.live_view_text import live_view_text
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer, Text

@@ -40,7 +40,9 @@ from pipeline.config.settings import SnapshotMode, SparkSettings
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
-from pipeline.lake.tables import Tier, location, table_at
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.spark_sql import table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter

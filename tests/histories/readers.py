@@ -30,7 +30,9 @@ from deploy.oracle.source import source_table
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import Definite
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Property, Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
 

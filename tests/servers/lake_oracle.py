@@ -14,7 +14,8 @@ from deploy.oracle.source import primary_key, source_table
 from deploy.oracle.tables import unequal_rows
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
 

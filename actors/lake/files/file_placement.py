@@ -53,7 +53,7 @@ from pipeline.lake.files.parquet_files import (
 )
 from pipeline.lake.files.value_conversion import form_rows
 from pipeline.lake.files.written_files import added_paths
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableSchema
 
 # More commits than this (changes of columns, MERGEs, maintenance) come between two appends only if most of them are

@@ -22,7 +22,8 @@ from pipeline.journal.change_rows import META
 from pipeline.lake.files.parquet_files import Stored, numbered, stored_arrow
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.mirrors.counted_changes import COUNTED_BY, CountedChanges
-from pipeline.lake.tables import LakeColumn, ddl, spark_type
+from pipeline.lake.tables.columns import LakeColumn, ddl
+from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 from pipeline.types.buffers import Flags

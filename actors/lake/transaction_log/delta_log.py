@@ -22,7 +22,7 @@ from pyarrow import fs
 
 from actors.lake.filesystem import lake_filesystem
 from actors.runtime.filesystem import list_folder
-from pipeline.lake.tables import TableReport
+from pipeline.lake.tables.report import TableReport
 
 # The folder of a table that holds its log.
 LOG = "_delta_log"

@@ -14,7 +14,9 @@ from actors.lake.filesystem import lake_filesystem
 from actors.lake.transaction_log.delta_log import LOG, LoggedVersion, read_version
 from actors.runtime.filesystem import list_folder
 from pipeline.errors import Definite
-from pipeline.lake.tables import Property, Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from actors.lake.transaction_log.delta_log import LoggedVersion, last_report
 from actors.service.lake.lake_listing import list_lake
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
 

@@ -37,7 +37,8 @@ from typing import Any, Final
 
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import new_schema_text
-from pipeline.lake.tables import MAPPING, META_COMMENTS, VECTORS, LakeColumn, Property, need_mapping
+from pipeline.lake.tables.columns import META_COMMENTS, LakeColumn
+from pipeline.lake.tables.properties import MAPPING, VECTORS, Property, need_mapping
 
 # Features of writers that ask nothing of an append of files that have the table's columns.
 _FEATURES: Final = frozenset(

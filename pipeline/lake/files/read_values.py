@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.lake.column_changes import can_hold
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.tables import spark_type
+from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.schema.spelling import fold_name
 
 # How the keys begin with which Spark says in a footer that old dates are of another calendar.

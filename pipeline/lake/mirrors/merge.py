@@ -31,19 +31,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.lake.live_view import OP, MirrorPosition, Values, last_changes, same_key
+from pipeline.lake.live_view import CHANGED, MIRROR, OP, WHOLE, MirrorPosition, Values, last_changes, same_key
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import (
-    CHANGED,
-    MIRROR,
-    SEGMENT,
-    WHOLE,
-    Tier,
-    location,
-    ordered_key,
-    quoted,
-    table_at,
-)
+from pipeline.lake.tables.columns import SEGMENT, ordered_key
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.spark_sql import quoted, table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
 
 _M, _C = quoted(MIRROR), quoted(CHANGED)

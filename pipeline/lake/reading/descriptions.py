@@ -1,12 +1,13 @@
 """What a lake table says of itself to people who find it: what it is, and what to read instead.
 
-The text is Delta's description of the table, and the property `tidemark.about` (`pipeline.lake.tables.Property`).
+The text is Delta's description of the table, and the property `tidemark.about`
+(`pipeline.lake.tables.properties.Property`).
 """
 
 from typing import Final
 
 from pipeline.config.table_rules import Tiers
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 # Whoever has the lake has its path.

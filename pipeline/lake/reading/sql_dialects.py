@@ -16,7 +16,9 @@ from enum import StrEnum
 from hashlib import sha256
 
 from pipeline.errors import Definite
-from pipeline.lake.tables import Tier, literal, location, quoted, table_at
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.spark_sql import literal, quoted, table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 # The default name of Trino's catalog.

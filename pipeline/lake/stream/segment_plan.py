@@ -23,7 +23,7 @@ from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.lake.column_changes import can_hold
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.tables import spark_type
+from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # A stream passes over so many segments without changes of its tables before it counts them as read.

@@ -13,7 +13,9 @@ import pyarrow as pa
 from pipeline.config.validation import Mistake
 from pipeline.lake.stream.source_options import WrongOption
 from pipeline.lake.stream.table_rows import TABLE, own_fields
-from pipeline.lake.tables import META_COLUMNS, LakeColumn, Tier, columns, ddl, quoted, spark_type
+from pipeline.lake.tables.columns import META_COLUMNS, LakeColumn, columns, ddl
+from pipeline.lake.tables.spark_sql import quoted, spark_type
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableId, TableSchema
 

@@ -38,7 +38,9 @@ from typing import Final
 
 from pipeline.lake.live_view import OP, MirrorPosition, Versions, last_changes, live_view_sql
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted
+from pipeline.lake.tables.columns import columns, ordered_key
+from pipeline.lake.tables.spark_sql import literal, quoted
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Double, Float, Vector

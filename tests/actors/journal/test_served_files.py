@@ -21,7 +21,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.lake.stream.change_file import ChangeFile
 from pipeline.lake.stream.segment_plan import MicroBatchLimit
 from pipeline.lake.stream.source_options import SourceOptions
-from pipeline.lake.tables import META_COLUMNS
+from pipeline.lake.tables.columns import META_COLUMNS
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.pipeline.lake.stream.entries import ORDERS
 

@@ -7,7 +7,8 @@ from pyarrow import fs
 
 from actors.lake.filesystem import absent_tables, lake_filesystem
 from pipeline.errors import Definite
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 

@@ -29,7 +29,10 @@ from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.known_versions import KnownPair
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Trim
-from pipeline.lake.tables import LakeColumn, Property, Tier, location
+from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, READY

@@ -51,7 +51,9 @@ from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.state import Idle, LakeProgress, State
-from pipeline.lake.tables import Property, Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -22,7 +22,8 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.lake.batch import next_batch
 from pipeline.lake.files import parquet_files
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 from tests.integration.history import History, Row, Table

@@ -29,7 +29,8 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.messages.topology import ActorName
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId

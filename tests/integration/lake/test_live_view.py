@@ -18,7 +18,8 @@ from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready

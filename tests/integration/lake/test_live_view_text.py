@@ -29,7 +29,8 @@ from pipeline.lake.batch import next_batch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.reading.descriptions import describe_lake_table
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Ready

@@ -34,7 +34,8 @@ from pipeline.lake.batch import Pieces
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.maintenance import Chore, TableSize, Trim, bound_trim
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.snapshot.checkpoint import Ready
 from tests.histories.power import Power
 from tests.integration.history import READY, Table

@@ -29,15 +29,11 @@ from pipeline.lake.column_changes import unchanged_plan
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
-from pipeline.lake.tables import (
-    META_COLUMNS,
-    SPARK_TYPES,
-    LakeColumn,
-    Property,
-    Tier,
-    create_sql,
-    properties_of,
-)
+from pipeline.lake.tables.columns import META_COLUMNS, LakeColumn
+from pipeline.lake.tables.properties import Property, properties_of
+from pipeline.lake.tables.spark_sql import SPARK_TYPES
+from pipeline.lake.tables.statements import create_sql
+from pipeline.lake.tables.tier import Tier
 from tests.integration.lake.test_commit_conformance import NO_INTERVAL, Written
 
 # Longer than any commit takes.

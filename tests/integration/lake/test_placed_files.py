@@ -16,7 +16,8 @@ from actors.lake.spark_session import Spark
 from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.journal.entry import FileKind
 from pipeline.lake.batch import Piece
-from pipeline.lake.tables import LakeColumn, Tier, columns, ddl
+from pipeline.lake.tables.columns import LakeColumn, columns, ddl
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 from tests.integration.history import FILLING, History

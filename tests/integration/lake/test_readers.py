@@ -24,7 +24,8 @@ from pipeline.errors import Definite
 from pipeline.lake import background, live_view
 from pipeline.lake.batch import Batch
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine

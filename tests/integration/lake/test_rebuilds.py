@@ -12,7 +12,9 @@ import pytest
 from pipeline.lake.live_view import MirrorPosition, filled_sql, live_view_sql
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location, pin_of, shadow
+from pipeline.lake.tables.columns import pin_of
+from pipeline.lake.tables.paths import location, shadow
+from pipeline.lake.tables.tier import Tier
 from tests.pipeline.lake.test_live_view import in_duckdb
 from tests.pipeline.live_view_cases import SCHEMA, Row, Schedule, Sealed, Story, by_story
 

@@ -33,7 +33,10 @@ from pipeline.errors import Backoff, Definite
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import LakeTableState, next_batch
-from pipeline.lake.tables import FORGETTING, Tier, findings_path, location, table_at
+from pipeline.lake.tables.paths import findings_path, location
+from pipeline.lake.tables.properties import FORGETTING
+from pipeline.lake.tables.spark_sql import table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification import runs
 from pipeline.lake.verification.runs import VerificationRun
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed

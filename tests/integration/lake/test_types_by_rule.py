@@ -24,7 +24,9 @@ from deploy.toolchain.parts import Parts
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.errors import Definite
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Property, Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Filling, Ready

@@ -37,16 +37,10 @@ from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.files import read_values
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import (
-    FORGETTING,
-    RESULTS,
-    Tier,
-    findings_path,
-    judgements_path,
-    location,
-    quoted,
-    table_at,
-)
+from pipeline.lake.tables.paths import findings_path, judgements_path, location
+from pipeline.lake.tables.properties import FORGETTING, RESULTS
+from pipeline.lake.tables.spark_sql import quoted, table_at
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.queries import ComparedTable
 from pipeline.lake.verification.row_sums import RowHasher, RowSums
 from pipeline.lake.verification.runs import (

@@ -23,7 +23,8 @@ from deploy.demo.tamper import live_files, rewrite
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, findings_path, location
+from pipeline.lake.tables.paths import findings_path, location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.actors.http.test_routes import conforms
 from tests.integration.service.test_run import configuration, delivered, until

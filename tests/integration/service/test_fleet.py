@@ -20,7 +20,8 @@ import pytest
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.integration.service.test_run import delivered, until
 from tests.servers.at_work import at_work

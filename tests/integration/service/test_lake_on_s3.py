@@ -15,7 +15,8 @@ import pytest
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.lake.tables import Tier, location
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.integration.service.test_run import configuration, delivered, until
 from tests.servers.duckdb_engine import engine

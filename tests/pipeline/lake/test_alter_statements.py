@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.tables import LakeColumn, Property
+from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.properties import Property
 
 PATH = "lake/shop/orders/mirror"
 _ALTER = r"ALTER TABLE delta\.`lake/shop/orders/mirror` "

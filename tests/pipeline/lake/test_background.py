@@ -29,7 +29,7 @@ from pipeline.lake.background import (
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.maintenance import Chore, TableSize, Trim
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Mirror, Ready

@@ -18,7 +18,9 @@ from pipeline.lake.column_changes import (
     unchanged_plan,
     widened_type,
 )
-from pipeline.lake.tables import Constant, LakeColumn, Tier, constants_text, without_constants
+from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.report import Constant
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -264,15 +266,6 @@ def test_a_mirror_follows_all_steps_but_for_the_columns_whose_constants_it_owes(
     )
     more, _ = owe_constants(owed, [Step(9, ADDING)])
     assert more == (*owed, Constant("flag", "7", 9))
-
-
-def test_a_schema_without_owed_columns_keeps_its_key() -> None:
-    keyed = replace(FLAGGED, key=(3, 0))
-    left = without_constants(keyed, [Constant("flag", "7", 5)])
-    assert (left.key_names, left.columns) == (("b", "id"), V1.columns)
-    assert without_constants(keyed, []) == keyed
-    assert constants_text(()) == ""
-    assert Constant("b", "it's", 5).sql("STRING") == "CAST('it\\'s' AS STRING)"
 
 
 def test_the_parts_of_a_struct_keep_the_names_that_delta_gave_them() -> None:

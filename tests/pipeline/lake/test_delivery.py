@@ -23,7 +23,8 @@ from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files.parquet_files import Rewrite, Stored, fit
 from pipeline.lake.files.value_conversion import ValueRefused
-from pipeline.lake.tables import LakeColumn, Tier, columns
+from pipeline.lake.tables.columns import LakeColumn, columns
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_filter import TableFilter

@@ -14,7 +14,10 @@ from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql, live_view_sql, same_key
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.reading.sql_dialects import Dialect, registered_tables
-from pipeline.lake.tables import Constant, Tier, location, quoted
+from pipeline.lake.tables.paths import location
+from pipeline.lake.tables.report import Constant
+from pipeline.lake.tables.spark_sql import quoted
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
 from tests.pipeline.live_view_cases import SCHEMA, Schedule, Sealed, by_story

@@ -22,7 +22,7 @@ from pipeline.lake.maintenance import (
     trim_of,
     versions_h,
 )
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 POLICY = Policy(compact_files=10, merge_rows=100)

@@ -51,7 +51,7 @@ from pipeline.lake.step import (
     WorkFailed,
     WorkGivenUp,
 )
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
     MOST_FINDINGS_TRIES,
     FindingKind,

@@ -24,7 +24,7 @@ from pipeline.lake.stream.segment_offset import (
 from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit, TableRestarted
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption
 from pipeline.lake.stream.stream_places import NotYetSealed
-from pipeline.lake.tables import META_COLUMNS
+from pipeline.lake.tables.columns import META_COLUMNS
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Filling, Ready

@@ -23,7 +23,8 @@ from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.batch import Piece
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.files.value_conversion import ValueRefused
-from pipeline.lake.tables import Tier, columns
+from pipeline.lake.tables.columns import columns
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer, Text
 from pipeline.types.lake_forms import LakeForm

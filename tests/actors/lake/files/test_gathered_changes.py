@@ -18,7 +18,7 @@ from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.mirrors.counted_changes import CountedChanges
-from pipeline.lake.tables import spark_type
+from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 

@@ -19,7 +19,8 @@ from actors.service.lake.lake_status import lake_report
 from actors.service.live_view_text import script
 from pipeline.errors import Definite
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.lake.tables import Property, Tier
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.tier import Tier
 from tests.servers.delta_rs import execute
 from tests.servers.duckdb_engine import engine
 

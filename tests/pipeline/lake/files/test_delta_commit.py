@@ -26,7 +26,8 @@ from pipeline.lake.files.delta_commit import (
     takes_append,
 )
 from pipeline.lake.files.parquet_files import add
-from pipeline.lake.tables import LakeColumn, Property
+from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.properties import Property
 
 SCHEMA = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import changes_schema
 from pipeline.lake.files.parquet_files import Bounds, Day, Link, Rewrite, Stored, add, fit, stats, wide_stats
-from pipeline.lake.tables import Tier, columns, spark_type
+from pipeline.lake.tables.columns import columns
+from pipeline.lake.tables.spark_sql import spark_type
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableSchema
 from tests.pipeline.strategies import table_schemas
 

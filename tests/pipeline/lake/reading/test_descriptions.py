@@ -4,7 +4,10 @@ import pytest
 
 from pipeline.config.table_rules import Tiers
 from pipeline.lake.reading.descriptions import describe_lake_table, describe_mirror
-from pipeline.lake.tables import META_COLUMNS, META_COMMENTS, Property, Tier, create_sql, set_properties_sql
+from pipeline.lake.tables.columns import META_COLUMNS, META_COMMENTS
+from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.statements import create_sql, set_properties_sql
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 ORDERS = TableId("shop", "orders")

@@ -11,7 +11,7 @@ from sqlglot import expressions as parts
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.reading.sql_dialects import Dialect, registered_tables, registration, view_sql
-from pipeline.lake.tables import Tier
+from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.live_view_cases import SCHEMA
 

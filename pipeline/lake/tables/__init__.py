@@ -1,0 +1,7 @@
+"""The lake's tables: their paths, their columns, their properties, and the statements that create and alter them.
+
+Each captured table becomes two. The *changelog* takes every change, with the journal's meta columns. The *mirror* has
+the table's own columns and equals the source at an older position. It gets its first snapshot as appended rows, and
+from then on merges of many changes at a time (`pipeline.lake.mirrors.merge`). Readers see both together
+(`pipeline.lake.live_view`).
+"""
