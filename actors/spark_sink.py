@@ -26,7 +26,7 @@ from actors.journal.consumers import Consumer
 from actors.journal.store import JournalReader
 from actors.lake import spark_session
 from actors.lake.background_work import do_work
-from actors.lake.delta_table import is_conflict
+from actors.lake.delta.lake_table import is_conflict
 from actors.lake.files.file_placement import LakeFull
 from actors.lake.filesystem import absent_tables
 from actors.lake.lake import Lake

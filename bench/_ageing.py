@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from actors.journal.store import JournalReader, JournalStore
-from actors.lake.delta_connect import delta_tables
+from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.maintenance import Upkeep
 from actors.lake.threads.table_locks import TableLocks

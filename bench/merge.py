@@ -23,7 +23,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from bench._command import command_line
 from bench._commits import plain_spark
 from bench._lake import linked

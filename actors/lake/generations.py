@@ -13,7 +13,8 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, last_together, whole_together
+from actors.lake.delta.changelog import last_together, whole_together
+from actors.lake.delta.lake_table import LakeTable, TableVersion, is_conflict
 from actors.lake.live_view import CatalogViews
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks

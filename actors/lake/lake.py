@@ -2,7 +2,8 @@
 
 Each commit that brings rows records how far it goes, as versions of Delta's applications (`txn` actions). Each
 application is named after the journal. Delta never lets an application repeat a version, so no segment is taken twice
-(`actors.lake.delta_table`). The commit's `userMetadata` has the position as JSON, for readers of the table's history.
+(`actors.lake.delta.delta_table`). The commit's `userMetadata` has the position as JSON, for readers of the table's
+history.
 
     <journal>/changes      the changelog has the changes of all segments through this one
     <journal>/rows         the mirror has the first snapshot's rows of all segments through this one
@@ -26,8 +27,8 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_connect import delta_tables
-from actors.lake.delta_table import LakeTable, TableVersion
+from actors.lake.delta.lake_table import LakeTable, TableVersion
+from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.generations import Generations

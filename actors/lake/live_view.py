@@ -16,8 +16,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_connect import delta_tables
-from actors.lake.delta_table import LakeTable, TableVersion, last_together
+from actors.lake.delta.changelog import last_together
+from actors.lake.delta.lake_table import LakeTable, TableVersion
+from actors.lake.delta.table_opener import delta_tables
 from actors.lake.read_your_writes import Written
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message

@@ -1,8 +1,8 @@
 """Maintenance of the lake's tables, in Spark: the statements of `pipeline.lake.maintenance`. They block for seconds.
 
 A commit that only adds files doesn't disturb them. If another commit removed what a statement has read, or changed the
-table's columns, Delta gives the statement up (`actors.lake.delta_table.is_conflict`). No version has the files that it
-wrote until then, and VACUUM removes them.
+table's columns, Delta gives the statement up (`actors.lake.delta.lake_table.is_conflict`). No version has the files
+that it wrote until then, and VACUUM removes them.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from actors.lake.delta_table import TableOpener, is_conflict
+from actors.lake.delta.lake_table import TableOpener, is_conflict
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
 from pipeline.lake.maintenance import (

@@ -1,9 +1,9 @@
 """A Spark that others run, reached through a Spark Connect server.
 
 This process has no JVM to start or to kill. A session's statements continue for a while after its client is gone. What
-they may still commit is in the lake once all the same (`actors.lake.delta_connect`), except statements that change
-columns. So the number of a session is put into the journal before its first use. The next client, on whichever machine,
-first ends the session of that number, with everything that it is doing.
+they may still commit is in the lake once all the same (`actors.lake.delta.delta_connect`), except statements that
+change columns. So the number of a session is put into the journal before its first use. The next client, on whichever
+machine, first ends the session of that number, with everything that it is doing.
 
 Nothing is retried here. If the server is gone or busy, the caller fails, and its next start reads the state of the lake
 first.

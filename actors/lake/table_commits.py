@@ -14,7 +14,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_table import LakeTable, TableOpener, TableVersion, made_once, whole_together
+from actors.lake.delta.changelog import whole_together
+from actors.lake.delta.lake_table import LakeTable, TableOpener, TableVersion
+from actors.lake.delta.statements import made_once
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import side_session

@@ -22,7 +22,9 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import GATHERED, TableOpener, gather, made_once
+from actors.lake.delta.changelog import GATHERED, gather
+from actors.lake.delta.lake_table import TableOpener
+from actors.lake.delta.statements import made_once
 from actors.lake.files.compared_files import Side, divide_rows, plain_columns
 from actors.lake.files.file_placement import LakeFiles, naming_table
 from actors.lake.files.gathered_changes import read_numbered

@@ -1,9 +1,9 @@
 """How a lake table's columns change if one commit can do only one thing to them, as a statement of SQL does.
 
-Delta's own classes change any number of columns and properties in one commit (`actors.lake.delta_table`). With SQL
-alone, each column that is renamed, widened or added takes a statement, and so do the properties. So the first statement
-writes down the result of all of them (`Property.ALTERING`), and the last one marks it as done. Anyone can complete an
-interrupted change from the state of the table:
+Delta's own classes change any number of columns and properties in one commit (`actors.lake.delta.delta_table`). With
+SQL alone, each column that is renamed, widened or added takes a statement, and so do the properties. So the first
+statement writes down the result of all of them (`Property.ALTERING`), and the last one marks it as done. Anyone can
+complete an interrupted change from the state of the table:
 
 - A column is known by its name in the table's files, which no renaming changes.
 - So each wanted column has its present name, which is the right one, its old one, or one on the way.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.journal.consumers import Consumers
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake

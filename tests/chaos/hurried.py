@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from actors import chunk_selector
 from actors.lake import maintenance as upkeep
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.maintenance import Upkeep
 from actors.runtime import recent_events
 from actors.runtime.supervisor import RestartLimits, Supervisor

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors import binlog_reader, chunk_selector, journal_writer, schema_verifier
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from actors.runtime.actor import Actor, Sender
 from actors.snapshot.connection_pool import SourcePool
 from actors.source import connection as source

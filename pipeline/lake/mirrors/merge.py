@@ -10,7 +10,7 @@ Three forms exist:
 - If few changes are pending (`Merge.few`), this process gathers them (`actors.lake.files.gathered_changes`), and looks
   for their keys in the mirror's files (`pipeline.lake.mirrors.changed_keys`). `Merge.rows` is the query for the rows
   that come. One transaction of Delta's marks the found rows as deleted and adds the others
-  (`actors.lake.delta_table`). A merge reads only the key of the mirror, and each change once.
+  (`actors.lake.delta.delta_table`). A merge reads only the key of the mirror, and each change once.
 - `Merge.places` finds the rows of many keys, by a join in Spark. The rest is the same.
 - `Merge.statement` is one MERGE, which decides row by row, for a writer that has no such transaction. It reads both
   tables twice, once to find the files that it touches and once to write them. It carries the mirror's complete rows

@@ -25,8 +25,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
-from actors.lake import delta_table
-from actors.lake.delta_table import DeltaTable, is_conflict
+from actors.lake.delta import statements
+from actors.lake.delta.delta_table import DeltaTable
+from actors.lake.delta.lake_table import is_conflict
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
@@ -516,7 +517,7 @@ def test_a_merge_reads_no_file_that_has_none_of_the_keys(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, few: bool, error: type[Exception]
 ) -> None:
     delivery.few = repeat(few)
-    monkeypatch.setattr(delta_table, "FILES_TO_LEAVE_OUT", 1)
+    monkeypatch.setattr(statements, "FILES_TO_LEAVE_OUT", 1)
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction(*((orders, "c", (number, "old")) for number in range(1, 4)))
     delivery.deliver()

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from actors.lake import delta_table
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta import delta_table
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import Row as SparkRow
 
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews

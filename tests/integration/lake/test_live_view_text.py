@@ -17,7 +17,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from actors.lake import delta_table
 from actors.lake.background_work import do_work
+from actors.lake.delta import delta_table
 from actors.lake.files import file_placement
 from actors.lake.live_view import live_view
 from actors.lake.maintenance import Upkeep

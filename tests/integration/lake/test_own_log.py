@@ -17,8 +17,8 @@ from typing import Any, Final
 import deltalake
 import pytest
 
-from actors.lake import delta_table
-from actors.lake.delta_table import DeltaTable
+from actors.lake.delta import delta_table
+from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import logged_files, read_version

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from actors.lake import delta_table
-from actors.lake.delta_table import DeltaTable, _module
+from actors.lake.delta import delta_table
+from actors.lake.delta.delta_table import DeltaTable, _module
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log.own_log import OwnLog

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import spark_session
-from actors.lake.delta_table import LakeTable
+from actors.lake.delta.lake_table import LakeTable
 from actors.lake.files import file_placement
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake

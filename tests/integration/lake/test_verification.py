@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.lake import maintenance, verification
-from actors.lake.delta_connect import delta_tables
+from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files import gathered_changes
 from actors.lake.files.mirror_files import MirrorFiles
 from actors.lake.filesystem import passing_folder

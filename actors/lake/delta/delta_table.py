@@ -31,26 +31,33 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
 
+from actors.lake.delta.changelog import GATHERED, gather
+from actors.lake.delta.lake_table import (
+    CheckReached,
+    PlaceFiles,
+    TableVersion,
+    columns_of,
+    has_segments,
+    unchecked,
+)
+from actors.lake.delta.statements import merge_by_statement, within
 from actors.lake.files.file_placement import naming_table, sync_checkpoint
-from actors.lake.files.gathered_changes import gather_changes, gathered_columns, read_numbered
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, logged_files
 from actors.lake.transaction_log.own_log import OwnLog, SyncEarlier, no_sync
-from pipeline.lake.column_changes import ColumnPlan, schema_text, unchanged_plan
-from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
+from pipeline.lake.column_changes import ColumnPlan, schema_text
+from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, NewTable
 from pipeline.lake.files.parquet_files import Stored, wide_stats
 from pipeline.lake.files.read_values import ReadBySparkOnly
-from pipeline.lake.live_view import belong_together
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.counted_changes import CountedChanges
@@ -59,18 +66,9 @@ from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables.columns import LakeColumn
 from pipeline.lake.tables.paths import location, merging_path
 from pipeline.lake.tables.properties import VECTORS, Property
-from pipeline.lake.tables.report import TableReport
 from pipeline.lake.tables.spark_sql import quoted
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.spelling import fold_name
-from pipeline.schema.table_schema import TableSchema
-
-# How the names of these exceptions begin.
-_CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
-
-
-# For a mirror of fewer files, finding the extent of the changed keys costs more than it saves.
-FILES_TO_LEAVE_OUT: Final = 16
 
 # A merge divides its rows by keys into so many parts. Spark joins parts up to some ten MiB. So it sorts and hashes them
 # in memory, and no task holds a core for long.
@@ -78,9 +76,6 @@ _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
 # So many files of a mirror are read at once, each in pieces of half a million keys, or of fewer with long texts.
 _READERS: Final = 2
-
-# Gathered changes, as a file and as a name in a session.
-GATHERED: Final = "tidemark_changes"
 
 # A version made from the one before has one more commit since its checkpoint. It knows of no newer checkpoint until
 # someone lists the log's folder. So the folder is listed after each of so many versions.
@@ -96,174 +91,6 @@ _LOCK_KEPT_S: Final = 60.0
 
 # How settings begin that give each new table a property.
 _DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
-
-
-@dataclass(frozen=True, slots=True)
-class TableVersion(TableReport):
-    """A version of a table, with its columns by name."""
-
-    version: int
-    columns: Mapping[str, Stored]
-
-    @property
-    def source_columns(self) -> tuple[LakeColumn, ...]:
-        """The columns that come from the source."""
-        return tuple(
-            LakeColumn(name, column.type) for name, column in self.columns.items() if name != self.pin
-        )
-
-    @property
-    def unchanged(self) -> ColumnPlan:
-        """The plan that changes nothing in the table."""
-        return unchanged_plan(self.source_columns, self.schema)
-
-
-# Makes the files exist in a folder, for a table with these columns. Returns the actions that add them, as lines of
-# Delta's log, with paths relative to the folder.
-PlaceFiles = Callable[[str, Mapping[str, Stored]], Sequence[str]]
-
-# Raises if a table mustn't have what it has: a version of the table, and the segment that its application has reached
-# there.
-CheckReached = Callable[[int, int], object]
-
-
-def unchecked(_version: int, _reached: int) -> None:
-    """Takes a table as it is."""
-
-
-class LakeTable(Protocol):
-    """The Delta table at a path, which may not be there yet."""
-
-    path: str
-    # Properties of a new table: who writes its log's checkpoints, Delta or `checkpoint`.
-    checkpoints: ClassVar[Mapping[str, str]]
-
-    def snapshot(self) -> TableVersion | None:
-        """Returns the newest version; None if there is no table."""
-
-    def version(self) -> int | None:
-        """Returns the newest version that this process has made or seen; None if there is no table."""
-
-    def finish_alter(self) -> TableVersion | None:
-        """Returns the newest version, after it completes an interrupted `alter`."""
-
-    def snapshot_at(self, version: int) -> TableVersion:
-        """Returns an older version."""
-
-    def size(self) -> TableSize | None:
-        """Returns the size of the newest version; None if there is no table."""
-
-    def checkpoint(self) -> None:
-        """Writes a checkpoint of the log, if Delta doesn't write it."""
-
-    def clean_log(self) -> None:
-        """Removes the expired part of the log, by the table's own properties."""
-
-    def append(
-        self,
-        place: PlaceFiles,
-        application: str,
-        segments: range,
-        marks: Mapping[str, int],
-        metadata: str,
-        check: CheckReached = unchecked,
-    ) -> int | None:
-        """Appends the rows of these segments, in files, in one commit, unless `application` has reached the last one.
-
-        Raises Conflict if it has reached another one of them: then the commit would bring some rows twice. Raises what
-        `check` does.
-
-        `marks`: versions of other applications that the same commit sets. `metadata`: the commit's own report. Returns
-        the table's version if the caller must make it durable, else None. It must also if the rows are there: another
-        writer's commit needn't be durable yet.
-        """
-
-    def is_durable(self, version: int) -> bool:
-        """Returns whether the version that `append` has returned is durable already, by itself."""
-
-    def create(
-        self,
-        columns: Sequence[LakeColumn],
-        properties: Mapping[str, str],
-        marks: Mapping[str, int],
-        metadata: str | None,
-    ) -> bool:
-        """Makes the table without a statement of Spark's. Returns False if that can't be, or if there is one.
-
-        `marks`, `metadata`: as of `append`.
-        """
-
-    def set_transaction(self, application: str, version: int) -> None:
-        """Sets an application's version, in a commit of nothing else."""
-
-    def files_at(self, version: int, is_before: IsBefore | None = None) -> Sequence[ListedFile] | None:
-        """Returns the files of a version, and the places that are hidden in them; None if that can't be told.
-
-        `is_before`: whether a commit and all before it are of no interest. What these have added may be left out.
-        """
-
-    def merge(self, merge: Merge, application: str, metadata: str) -> None:
-        """Brings this mirror to the merge's segment in one commit, unless `application` has reached it."""
-
-    def alter(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None = None) -> None:
-        """Changes the columns and sets properties, so that no reader sees one without the other.
-
-        The table has column mapping before columns are renamed, and type widening before they are widened. `pin`: the
-        column that texts are bound to from here on; None leaves it as it is.
-        """
-
-
-# The table at a path.
-TableOpener = Callable[[str], LakeTable]
-
-
-def last_together(mirrored: TableReport, changelogs: LakeTable, changelog: TableVersion) -> TableVersion:
-    """Returns the last version up to this one of the changelog that may be read together with a mirror.
-
-    It may lack changes that this one has. A segment in the middle of a batch may bring the new columns. If a kill
-    leaves them in the changelog alone, and batches are cut elsewhere afterwards, one may end before that segment. Its
-    changes come behind the new columns.
-    """
-    while not belong_together(mirrored, changelog):
-        changelog = changelogs.snapshot_at(changelog.version - 1)
-    return changelog
-
-
-def whole_together(
-    mirrored: TableReport, changelogs: LakeTable, changelog: TableVersion, through: int
-) -> TableVersion:
-    """Returns what `last_together` does. Raises Conflict if that lacks changes of the segments through this one.
-
-    Then no version is right for the mirror, until the batch with the new columns brings them to it too.
-    """
-    found = last_together(mirrored, changelogs, changelog)
-    if found.mark("changes") < min(through, changelog.mark("changes")):
-        raise Conflict("its changelog has columns and changes that have to wait for the mirror's columns")
-    return found
-
-
-def gather(
-    session: SparkSession,
-    changelog: LakeTable,
-    at: TableVersion,
-    schema: TableSchema,
-    counted: CountedChanges,
-    folder: str,
-    check: Callable[[], object],
-) -> list[pa.Array]:
-    """Returns the keys of the changes that count in a version of a changelog, as a column for each part.
-
-    The changes are `GATHERED` in the session then, and in the folder. Raises ReadBySparkOnly if only Spark can read
-    them, and as `gather_changes`.
-    """
-    application, scn = at.application("changes"), at.columns["__scn"].name
-    files = changelog.files_at(at.version, lambda commit: counted.come_after(commit, application, scn))
-    if files is None:
-        raise ReadBySparkOnly("the changelog's files can't be listed, or a deletion vector isn't read here")
-    out = f"{folder}/{GATHERED}"
-    keys = gather_changes(changelog.path, files, at.columns, schema, counted, out, check)
-    read_numbered(session, out, gathered_columns(schema, at.columns), GATHERED)
-    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -739,52 +566,6 @@ def _changed_keys(merge: Merge, keys: Sequence[pa.Array], columns: Mapping[str, 
     return ChangedKeys(changed, {stored[fold_name(name)] for name in merge.ordered})
 
 
-def has_segments(path: str, reached: int, segments: range) -> bool:
-    """Returns whether a table that has everything through the segment `reached` has these segments.
-
-    Raises Conflict if it has only some: another writer brought them since this one looked.
-    """
-    if segments[0] <= reached < segments[-1]:
-        raise Conflict(f"another writer has delivered to {path}, through segment {reached}")
-    return reached >= segments[-1]
-
-
-def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
-    """Settings of a session: Delta makes its statement only if the application hasn't reached this version."""
-    return {
-        "spark.databricks.delta.write.txnAppId": application,
-        "spark.databricks.delta.write.txnVersion": str(version),
-        "spark.databricks.delta.commitInfo.userMetadata": metadata,
-    }
-
-
-def merge_by_statement(
-    spark: SparkSession,
-    merge: Merge,
-    application: str,
-    metadata: str,
-    settings: Mapping[str, str],
-    size: TableSize | None,
-) -> None:
-    """Merges by MERGE, in a session with these settings. Without deletion vectors it writes each file again in which a
-    row changes. `size`: of the mirror."""
-    once = made_once(application, merge.through, metadata)
-    with side_session(spark, {**settings, **once}) as session:
-        session.sql(within(session, merge, size).statement())
-
-
-def within(session: SparkSession, merge: Merge, size: TableSize | None) -> Merge:
-    """Returns the merge restricted to the keys that have changed, if that is less work than to read all keys of the
-    mirror.
-    """
-    extent = merge.extent()
-    if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
-        return merge
-    row = session.sql(extent).first()
-    assert row is not None
-    return merge.within(row)
-
-
 def _stamp() -> CommitStamp:
     return CommitStamp(int(time.time() * 1000), str(uuid4()))
 
@@ -803,20 +584,6 @@ def _has_defaults(session: SparkSession) -> bool:
     return any(name.startswith(_DEFAULTS) for name, _ in settings)
 
 
-def is_conflict(error: Exception) -> bool:
-    """Returns whether a commit was given up because another writer (an OPTIMIZE, say) committed meanwhile."""
-    if isinstance(error, Conflict):
-        return True
-    said = str(error)  # which asks the JVM
-    return any(f"io.delta.exceptions.{name}" in said for name in _CONFLICTS)
-
-
-@lru_cache(maxsize=1024)
-def columns_of(schema: str) -> Mapping[str, Stored]:
-    """Returns the columns of a table by name; `schema` as in Delta's metadata."""
-    return {field.name: _stored_name(field) for field in StructType.fromJson(json.loads(schema)).fields}
-
-
 def _cast_rows(rows: DataFrame, columns: Mapping[str, Stored]) -> DataFrame:
     """Returns rows with the types of a table's columns.
 
@@ -827,13 +594,6 @@ def _cast_rows(rows: DataFrame, columns: Mapping[str, Stored]) -> DataFrame:
     return rows.select(
         *(rows[quoted(name)].cast(types[fold_name(name)]).alias(name) for name in rows.columns)
     )
-
-
-def _stored_name(field: StructField) -> Stored:
-    mapped = field.metadata or {}
-    name = mapped.get("delta.columnMapping.physicalName", field.name)
-    parts = tuple(map(_stored_name, field.dataType.fields)) if isinstance(field.dataType, StructType) else ()
-    return Stored(name, field.dataType.simpleString(), mapped.get("delta.columnMapping.id"), parts)
 
 
 def _module(package: Any, name: str) -> Any:

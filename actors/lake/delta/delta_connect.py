@@ -14,8 +14,8 @@ in the same way, by settings of their session.
 
 A successor's batch may have more segments than the predecessor's, and Delta compares the versions only. So the
 successor looks at the log right before its write, when the files are placed. It gives the write up if the table has a
-part of the batch (`actors.lake.delta_table.has_segments`). A commit between that look and Delta's own would escape it.
-A new session first ends its predecessor's, wherever that was opened, so that none comes so late.
+part of the batch (`actors.lake.delta.lake_table.has_segments`). A commit between that look and Delta's own would escape
+it. A new session first ends its predecessor's, wherever that was opened, so that none comes so late.
 
 **Marks.** A write sets the version of one application. A batch has one more to set: the segment through which all
 tables have everything (`<journal>/after`, see `pipeline.lake.delivery`). That is true whatever becomes of the batch, so
@@ -37,29 +37,24 @@ Source: Delta Lake documentation, "Idempotent table writes in foreachBatch"; del
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
 from threading import Lock
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import (
+from actors.lake.delta.lake_table import (
     CheckReached,
-    DeltaTable,
     PlaceFiles,
-    TableOpener,
     TableVersion,
     columns_of,
     has_segments,
-    merge_by_statement,
     unchecked,
 )
+from actors.lake.delta.statements import merge_by_statement
 from actors.lake.filesystem import lake_filesystem
-from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import read_parquet
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, read_version
-from actors.lake.transaction_log.own_log import SyncEarlier, no_sync
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import ColumnPlan
@@ -70,9 +65,6 @@ from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn, ddl
 from pipeline.lake.tables.properties import MAPPING, Property
 from pipeline.lake.tables.spark_sql import quoted, table_at
 from pipeline.lake.tables.statements import set_properties_sql
-
-# How many tables are kept for the next time.
-MOST_KEPT: Final = 4096
 
 
 class ConnectTables:
@@ -244,14 +236,6 @@ class ConnectTable:
     def _write(self, rows: DataFrame, application: str, version: int, metadata: str) -> None:
         once = {"txnAppId": application, "txnVersion": str(version), "userMetadata": metadata}
         rows.write.format("delta").mode("append").options(**once).save(self.path)
-
-
-def delta_tables(session: SparkSession, sync_earlier: SyncEarlier = no_sync) -> TableOpener:
-    """Returns what opens a session's Delta tables: with SQL over Connect, or by Delta's classes in a JVM of ours."""
-    if is_connect_session(session):
-        return ConnectTables(session)
-    # To make one asks the JVM for some ten things, one after the other, and each commit needs several.
-    return lru_cache(MOST_KEPT)(partial(DeltaTable, session, sync_earlier=sync_earlier))
 
 
 def _ddl(columns: Mapping[str, Stored]) -> str:
