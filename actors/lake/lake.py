@@ -37,7 +37,7 @@ from actors.lake.maintenance import Upkeep
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
 from actors.lake.transaction_log.delta_log import newest_commits
-from actors.lake.verification import LakeVerification
+from actors.lake.verification.lake_verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece

@@ -25,7 +25,7 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.lake.table_commits import CopiedJournal, TableCommits
-from actors.lake.verification import LakeVerification
+from actors.lake.verification.lake_verification import LakeVerification
 from actors.runtime.filesystem import sync
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings

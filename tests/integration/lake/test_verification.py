@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from actors.lake import maintenance, verification
+from actors.lake import maintenance
 from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files import gathered_changes
 from actors.lake.files.mirror_files import MirrorFiles
@@ -29,7 +29,9 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
-from actors.lake.verification import _MIRRORED, _ROWS, LakeVerification
+from actors.lake.verification import comparison
+from actors.lake.verification.comparison import _MIRRORED, _ROWS
+from actors.lake.verification.lake_verification import LakeVerification
 from actors.service.live_view_text import live_view_text
 from deploy.demo.tamper import live_files, rewrite
 from pipeline.lake.background import VerifyRows
@@ -208,8 +210,9 @@ class Verified:
 
     def differing_parts(self, run: str) -> set[int]:
         """The parts that the first query finds, when all of a verification's rows are there."""
-        verification, (mine,) = self.lake.verification, self._of(run)
-        verification._read_rows(self.session, self._view, verification._held(self.id, self.segment), [mine])
+        (mine,) = self._of(run)
+        held = self.lake.verification._held.files(self.id, self.segment)
+        self.lake.verification._comparison._read_rows(self.session, self._view, held, [mine])
         found = self.session.sql(self._compared.compared_parts(_ROWS, mine.since)).collect()
         assert sum(row["rows"] for row in found) == self.session.table(_ROWS).count()
         return {row["part"] for row in found if row["differs"]}
@@ -217,12 +220,13 @@ class Verified:
     def keys_with_other_sums(self, run: str) -> set[Row]:
         """The keys of which the two sides have other sums, as this process reads their files."""
         checked, view, (mine,) = self.lake.verification, self._view, self._of(run)
+        held = checked._held.files(self.id, self.segment)
         names = ", ".join(map(quoted, view.schema.key_names))
         there = self.session.sql(f"SELECT {names} FROM {table_at(self._mirror)}").toArrow().to_pylist()
         keys = sorted({tuple(key.values()) for key in there} | set(self.table.source))
         columns = [pa.array(part) for part in zip(*keys, strict=True)]
-        with passing_folder(checked._folder(self.id, "changed")) as folder:
-            sums = checked._divide(view, mine, checked._held(self.id, self.segment), columns, folder)
+        with passing_folder(checked._held.changed_folder(self.id)) as folder:
+            sums = checked._comparison._divide(view, mine, held, columns, folder)
             assert sums == [RowSums(), RowSums()], "each key is one that has changed here"
             read, mirrored = (
                 sums_by_key(view.schema, pq.read_table(f"{folder}/{name}").columns[first:])
@@ -349,14 +353,14 @@ Compared = list[tuple[int, int] | None]
 def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
     """What Spark compares in the first query."""
     found: Compared = []
-    judge = verification._have_equal_parts
+    judge = comparison._have_equal_parts
 
     def counted(session: SparkSession, query: str, rows: int) -> bool:
         counts = session.table(_ROWS).count(), session.table(_MIRRORED).count() if _MIRRORED in query else 0
         found.append(counts if _MIRRORED in query else None)
         return judge(session, query, rows)
 
-    monkeypatch.setattr(verification, "_have_equal_parts", counted)
+    monkeypatch.setattr(comparison, "_have_equal_parts", counted)
     return found
 
 

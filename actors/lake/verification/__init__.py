@@ -1,0 +1,1 @@
+"""Compares what verifications have read with the live view, and keeps the results."""
