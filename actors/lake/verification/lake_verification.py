@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from actors.lake.delta.lake_table import TableOpener
 from actors.lake.files.file_placement import LakeFiles
-from actors.lake.live_view import FoundView, find_view
+from actors.lake.live_view import find_view
 from actors.lake.spark_session import side_session
-from actors.lake.verification.comparison import Comparison, incomparable
-from actors.lake.verification.held_rows import HeldFile, HeldRows
+from actors.lake.verification.comparison import Comparison
+from actors.lake.verification.held_rows import HeldRows
 from actors.lake.verification.results import VerificationResults
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
@@ -43,8 +43,8 @@ class LakeVerification:
     ) -> None:
         self._session = session
         self._root = root
+        self._tables = tables
         self._held = HeldRows(root, files)
-        self._comparison = Comparison(session, root, tables, self._held)
         self._results = VerificationResults(session, root, tables, journal)
 
     def hold(self, table: TableId, pieces: Sequence[Piece]) -> None:
@@ -67,11 +67,12 @@ class LakeVerification:
         held = self._held.files(work.table, work.through)
         unjudged = [run for run in work.runs if known.get(run) is None]
         with side_session(self._session, _PARTITIONS) as session:
+            comparison = Comparison(session, self._root, self._tables, self._held, work, view, held)
             # After a failure several may have ended, and each of them is shown to be equal by itself.
-            equal = [run for run in unjudged if self._comparison.is_equal(session, work, view, run, held)]
+            equal = [run for run in unjudged if comparison.is_equal(run)]
             reasons = dict.fromkeys(equal, "")
             if rest := [run for run in unjudged if run not in equal]:
-                reasons |= self._search(session, work, view, rest, held)
+                reasons |= self._search(session, comparison, work, rest)
         judged = [known[run] or self._judge(work, run, reasons[run]) for run in work.ended]
         for run, judgement in zip(work.ended, judged, strict=True):
             if known[run] is None:
@@ -101,18 +102,16 @@ class LakeVerification:
     def _search(
         self,
         session: SparkSession,
+        comparison: Comparison,
         work: VerifyRows,
-        view: FoundView | None,
         runs: Sequence[VerificationRun],
-        held: Sequence[HeldFile],
     ) -> dict[VerificationRun, str]:
         """Commits what differs. Returns why not all of a verification that has ended can be told, or an empty text."""
-        queries, compared = self._comparison.compare(session, work, view, runs, held)
-        reasons = {run: run.reason or incomparable(view, run) for run in runs if run.ended}
+        queries, compared = comparison.compare(runs)
+        reasons = {run: run.reason or comparison.incomparable(run) for run in runs if run.ended}
         for run, reason in reasons.items():
             if not reason:
-                assert view is not None
-                reasons[run], left = self._comparison.left_over(session, work, view, run, compared)
+                reasons[run], left = comparison.left_over(run, compared)
                 queries += left
         self._results.add_findings(session, work, runs, queries)
         return reasons

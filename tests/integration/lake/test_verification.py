@@ -211,22 +211,22 @@ class Verified:
     def differing_parts(self, run: str) -> set[int]:
         """The parts that the first query finds, when all of a verification's rows are there."""
         (mine,) = self._of(run)
-        held = self.lake.verification._held.files(self.id, self.segment)
-        self.lake.verification._comparison._read_rows(self.session, self._view, held, [mine])
+        compared = self._comparison(self._view)
+        compared._read_rows(self._view, compared._files, [mine])
         found = self.session.sql(self._compared.compared_parts(_ROWS, mine.since)).collect()
         assert sum(row["rows"] for row in found) == self.session.table(_ROWS).count()
         return {row["part"] for row in found if row["differs"]}
 
     def keys_with_other_sums(self, run: str) -> set[Row]:
         """The keys of which the two sides have other sums, as this process reads their files."""
-        checked, view, (mine,) = self.lake.verification, self._view, self._of(run)
-        held = checked._held.files(self.id, self.segment)
+        view, (mine,) = self._view, self._of(run)
+        compared = self._comparison(view)
         names = ", ".join(map(quoted, view.schema.key_names))
         there = self.session.sql(f"SELECT {names} FROM {table_at(self._mirror)}").toArrow().to_pylist()
         keys = sorted({tuple(key.values()) for key in there} | set(self.table.source))
         columns = [pa.array(part) for part in zip(*keys, strict=True)]
-        with passing_folder(checked._held.changed_folder(self.id)) as folder:
-            sums = checked._comparison._divide(view, mine, held, columns, folder)
+        with passing_folder(compared._held.changed_folder(self.id)) as folder:
+            sums = compared._divide(view, mine, columns, folder)
             assert sums == [RowSums(), RowSums()], "each key is one that has changed here"
             read, mirrored = (
                 sums_by_key(view.schema, pq.read_table(f"{folder}/{name}").columns[first:])
@@ -238,6 +238,12 @@ class Verified:
         """The parts of the table that these keys belong to."""
         rows = self.session.createDataFrame(list(keys), "id BIGINT, name STRING")
         return {row[0] for row in rows.selectExpr(self._compared.key_part()).collect()}
+
+    def _comparison(self, view: FoundView) -> comparison.Comparison:
+        verification, work = self.lake.verification, VerifyRows(self.id, (), self.segment, "", 0, None)
+        held, tables = verification._held, verification._tables
+        files = held.files(self.id, self.segment)
+        return comparison.Comparison(self.session, self.root, tables, held, work, view, files)
 
     @property
     def _view(self) -> FoundView:
