@@ -43,7 +43,6 @@ from actors.runtime.redaction import safe_message
 from actors.runtime.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
-from pipeline.config.table_rules import rule_of
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
@@ -56,7 +55,7 @@ from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.mirrors import mirror_rules
-from pipeline.lake.state import Idle, SinkEnded, State
+from pipeline.lake.state import Failed, Idle, SinkEnded, State
 from pipeline.lake.tables.paths import table_folder
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
@@ -275,8 +274,9 @@ class SparkSink(Actor[ToSparkSink]):
         orders: list[spark_sink.Order] = []
         for fact in facts:
             if fact is not None:
-                work = self._state.background.under_way
+                work, failed = self._state.background.under_way, self._state.so_far.failed
                 self._state, following = spark_sink.step(self._state, fact, self.now())
+                self._report_failures(failed)
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
         self._applied(LakeConsumerProgress(self._state))
@@ -403,10 +403,6 @@ class SparkSink(Actor[ToSparkSink]):
         for table, each in found.items():
             stopped = each.stopped is not None
             self.metrics.set(catalogue.TABLE_STOPPED, stopped, table=str(table), part="lake")
-            try:
-                mirror_rules.check_found(each, table, rule_of(self._state.rules, table))
-            except Definite as error:
-                failed.append(self._set_aside(table, error))
         return spark_sink.TablesFound(found, sizes, tuple(failed))
 
     async def _find(self, up: SparkUp, table: TableId) -> _Found | spark_sink.TableFailed:
@@ -457,16 +453,6 @@ class SparkSink(Actor[ToSparkSink]):
     async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
         """Returns that the table alone has failed. Raises as `_raise_for_all` does."""
         await self._raise_for_all(up, error)
-        return self._set_aside(table, error)
-
-    def _set_aside(self, table: TableId, error: Exception) -> spark_sink.TableFailed:
-        """Returns that a table has failed. Logs it."""
-        times = self._state.so_far.times_failed(table) + 1
-        log.warning("a table failed in the lake", table=str(table), times=times, reason=safe_message(error))
-        if times == spark_sink.TIMES_TO_TELL:
-            log.error("the table was stopped", table=str(table), part="lake", reason=safe_message(error))
-        if times >= spark_sink.TIMES_TO_TELL:
-            self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
         return spark_sink.TableFailed(table, safe_message(error), foreign=isinstance(error, ForeignTable))
 
     async def _deliver(
@@ -475,7 +461,6 @@ class SparkSink(Actor[ToSparkSink]):
         """Brings one table to the end of the batch."""
         table, pieces = order.table, order.pieces
         try:
-            mirror_rules.check_pieces(pieces, table, rule_of(self._state.rules, table))
             after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
@@ -532,6 +517,18 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.observe(catalogue.MERGE, seconds)
         else:
             self.metrics.observe(catalogue.MAINTENANCE, seconds, kind=work.kind)
+
+    @contain_errors
+    def _report_failures(self, before: Mapping[TableId, Failed]) -> None:
+        """Logs the tables that have failed since; `before`: as the state had it then."""
+        for table, each in self._state.so_far.failed.items():
+            if each is before.get(table):
+                continue
+            log.warning("a table failed in the lake", table=str(table), times=each.times, reason=each.reason)
+            if each.times == spark_sink.TIMES_TO_TELL:
+                log.error("the table was stopped", table=str(table), part="lake", reason=each.reason)
+            if each.times >= spark_sink.TIMES_TO_TELL:
+                self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
 
     @contain_errors
     def _measure_fact(self, fact: spark_sink.Fact, work: BackgroundWork | None) -> None:

@@ -40,7 +40,7 @@ when there is no batch.
 other. Each order is answered by a fact, except the last six kinds of orders. Of these, RequestRepair is if it fails.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import Final, assert_never
@@ -170,8 +170,7 @@ class TableFailed:
 class TablesFound:
     """The lake has this of the tables that were looked for, and their lake tables have these `sizes`.
 
-    `failed`: the tables that can't be found, or that are there against their rule. One fact has all tables, because
-    each fact copies what is known of all.
+    `failed`: the tables that can't be found. One fact has all tables, because each fact copies what is known of all.
     """
 
     found: Mapping[TableId, LakeTableState]
@@ -610,7 +609,7 @@ def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
     return _continue_delivery(replace(state, so_far=so_far), delivering, now)
 
 
-def _set_aside(so_far: LakeProgress, failures: tuple[TableFailed, ...], now: float) -> LakeProgress:
+def _set_aside(so_far: LakeProgress, failures: Sequence[TableFailed], now: float) -> LakeProgress:
     """Returns the progress in which these tables pause."""
     failed = dict(so_far.failed)
     for each in failures:
@@ -642,7 +641,8 @@ def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
     for table, found in fact.found.items():
         _check_found(state, table, found)
     met = background.tables_met(state.background, fact.found, fact.sizes, now)
-    so_far = _set_aside(_with_tables(state, fact.found), fact.failed, now)
+    failed = (*fact.failed, *_against_rules(state, fact.found))
+    so_far = _set_aside(_with_tables(state, fact.found), failed, now)
     so_far = replace(
         so_far,
         reported=max(so_far.reported, reported_segment(fact.found.values())),
@@ -652,11 +652,18 @@ def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
         case Searching() as searching:
             return _join_journal(replace(state, so_far=so_far, background=met), searching)
         case LoadingTables() as loading:
-            if fact.failed:
+            if failed:
                 so_far = replace(so_far, whole=loading.batch.after)
             return _begin_delivery(replace(state, so_far=so_far, background=met), loading, now)
         case doing:
             raise InvariantBroken(f"tables were found while {doing}")
+
+
+def _against_rules(state: State, found: Mapping[TableId, LakeTableState]) -> Iterator[TableFailed]:
+    """Yields the failures of tables of which the lake has a mirror against their rule."""
+    for table, each in found.items():
+        if (why := mirror_rules.forbidden_mirror(each, table, rule_of(state.rules, table))) is not None:
+            yield TableFailed(table, why)
 
 
 def _check_found(state: State, table: TableId, found: LakeTableState) -> None:
@@ -778,15 +785,21 @@ def _begin_delivery(state: State, loading: LoadingTables, now: float) -> _Next:
     """Delivers to each of the batch's tables what it lacks of the batch, now that all of them are found."""
     _check_lake(state.so_far)
     so_far, batch = state.so_far, loading.batch
-    orders = []
+    orders, refused = [], []
     for table in _tables_of_batch(so_far, batch):
         before = so_far.tables[table]
         if before.stopped is None or table in batch.cut_off or batch.resumed(table, before):
             pieces = missing_pieces(before, table, batch)
-            orders.append(DeliverTable(table, before, pieces, batch))
-    brought = any(order.pieces.changes or order.pieces.rows for order in orders)
+            if (why := mirror_rules.forbidden_rows(pieces, table, rule_of(state.rules, table))) is not None:
+                refused.append(TableFailed(table, why))
+            else:
+                orders.append(DeliverTable(table, before, pieces, batch))
+    brought = bool(refused) or any(order.pieces.changes or order.pieces.rows for order in orders)
     left = frozenset(order.table for order in orders)
     reported = batch.after if brought else so_far.reported
+    if refused:
+        so_far = replace(_set_aside(so_far, refused, now), whole=batch.after)
+        state = replace(state, so_far=so_far)
     state, told = _continue_delivery(
         state, Delivering(loading.sealed, batch, loading.began, left, reported), now
     )

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from actors.journal.store import JournalReader, JournalStore
 from actors.lake.spark_session import SparkLost
@@ -28,12 +29,10 @@ from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.maintenance import Chore, TableSize
+from pipeline.lake.state import Failed
 from pipeline.lake.step import (
     CursorFound,
-    DeliverTable,
     Fact,
-    TableDelivered,
-    TableFailed,
     WorkDone,
     WorkFailed,
     WorkGivenUp,
@@ -279,41 +278,22 @@ async def test_a_table_is_reported_as_soon_as_it_is_there_however_slow_another_o
     assert reached[-1].whole.segment == 4
 
 
-CHANGELOG_ONLY = LakeRule(TableFilter((r"shop\.items",)), Tiers.CHANGELOG)
-
-
-async def test_a_table_that_is_there_against_its_rule_stops_alone(sink: SparkSink, tmp_path: Path) -> None:
-    """Its lake says where it is all the same."""
-    mirrored = had(3, 2, generation=0)
-    lake: Any = SimpleNamespace(
-        find=lambda _: mirrored, upkeep=SimpleNamespace(size=lambda *_: None), views=None
-    )
-    spark: Any = SimpleNamespace(kill=lambda: None)
-    for table in (ORDERS, ITEMS.table):
-        (tmp_path / "lake" / table.database / table.name).mkdir(parents=True)
-    sink._state = replace(sink._state, settings=replace(sink._settings, rules=(CHANGELOG_ONLY,)))
-    found = await sink._find_tables(SparkUp(spark, lake), (ORDERS, ITEMS.table))
-    assert found.found == {ORDERS: mirrored, ITEMS.table: mirrored}
-    (failed,) = found.failed
-    assert failed.table == ITEMS.table
-    assert failed.reason.startswith("shop.items has a mirror in the lake")
-
-
-async def test_a_table_whose_rows_have_no_mirror_to_go_to_stops_alone(sink: SparkSink) -> None:
-    lake: Any = SimpleNamespace(
-        deliver=lambda _, __, batch: had(batch.through, batch.after), probe=lambda: None, views=None
-    )
-    spark: Any = SimpleNamespace(kill=lambda: None)
-    sink._up = SparkUp(spark, lake)
-    sink._state = replace(sink._state, settings=replace(sink._settings, rules=(CHANGELOG_ONLY,)))
-    batch = next_batch_of(sink._state, iter([entry(4, V1, ITEMS)])).batch
-    rows = Pieces(rows=(Piece(4, 0, "rows", ITEMS, 1, 100, False),))
-    one, other = [
-        await sink._deliver(sink._up, DeliverTable(table, had(3, 2), rows, batch))
-        for table in (ORDERS, ITEMS.table)
-    ]
-    assert isinstance(one, TableDelivered)
-    assert isinstance(other, TableFailed) and "wait for its mirror" in other.reason
+def test_a_table_that_fails_again_and_again_is_reported_as_stopped(sink: SparkSink) -> None:
+    """Each failure is logged once, whatever else happens."""
+    before: dict[TableId, Failed] = {}
+    with capture_logs() as logged:
+        for times in range(1, 5):
+            so_far = replace(sink._state.so_far, failed={**before, ORDERS: Failed("so", times, 0.0)})
+            sink._state = replace(sink._state, so_far=so_far)
+            sink._report_failures(before)
+            before = dict(so_far.failed)
+            sink._report_failures(before)
+            stopped = sink.metrics.value(catalogue.TABLE_STOPPED, table="shop.orders", part="lake")
+            assert stopped == (times >= 3)
+    failed = [each["times"] for each in logged if each["event"] == "a table failed in the lake"]
+    assert failed == [1, 2, 3, 4]
+    (told,) = (each for each in logged if each["event"] == "the table was stopped")
+    assert (told["table"], told["part"], told["reason"]) == ("shop.orders", "lake", "so")
 
 
 async def test_the_remedy_of_a_table_without_a_mirror_names_its_folder(sink: SparkSink) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
-from pipeline.errors import Definite
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Mirror
@@ -29,16 +28,15 @@ _WAITING = (
 )
 
 
-def check_found(found: LakeTableState, table: TableId, rule: LakeRule) -> None:
-    """Raises Definite if the lake has a mirror of a table that must have none."""
-    if rule.tiers is Tiers.CHANGELOG and found.generation is not None:
-        raise Definite(_THERE.format(table=table))
+def forbidden_mirror(found: LakeTableState, table: TableId, rule: LakeRule) -> str | None:
+    """Returns why a table is set aside of which the lake has a mirror against its rule; None if it isn't."""
+    forbidden = rule.tiers is Tiers.CHANGELOG and found.generation is not None
+    return _THERE.format(table=table) if forbidden else None
 
 
-def check_pieces(pieces: Pieces, table: TableId, rule: LakeRule) -> None:
-    """Raises Definite if a table that must have no mirror lacks rows of one."""
-    if rule.tiers is Tiers.CHANGELOG and pieces.rows:
-        raise Definite(_WAITING.format(table=table))
+def forbidden_rows(pieces: Pieces, table: TableId, rule: LakeRule) -> str | None:
+    """Returns why a table is set aside that lacks rows of a mirror against its rule; None if it doesn't."""
+    return _WAITING.format(table=table) if rule.tiers is Tiers.CHANGELOG and pieces.rows else None
 
 
 def has_mirror(table: TableId, schema: TableSchema | None, rules: tuple[LakeRule, ...]) -> bool:

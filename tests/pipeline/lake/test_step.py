@@ -10,7 +10,7 @@ from pipeline.config.lake_types import LakeType, LakeTypeRule, form_by_rules
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
-from pipeline.journal.entry import Entry
+from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
@@ -446,6 +446,37 @@ def test_a_table_that_had_everything_when_it_stopped_lacks_nothing_after_a_gap()
     rule = LakeRule(TableFilter((r"shop\.orders",)), tiers=Tiers.CHANGELOG)
     story = begun({ITEMS.table: had(4, 2)}, GapFound(2, first), first, rule)
     assert story.after(SegmentSealed(5)).read(first).only(DeliverTable).table == ITEMS.table
+
+
+def test_a_table_that_is_there_against_its_rule_is_set_aside_alone() -> None:
+    """Its lake says where it is all the same."""
+    rule = LakeRule(TableFilter((r"shop\.orders",)), tiers=Tiers.CHANGELOG)
+    end, there = entry(4, V1, ITEMS), had(3, 2, generation=0)
+    found = {ORDERS: there, ITEMS.table: there}
+    so_far = begun(found, CursorFound(3, end.checkpoint), end, rule).state.so_far
+    assert so_far.tables == found
+    assert so_far.aside == {ORDERS}
+    assert so_far.failed[ORDERS].reason.startswith("shop.orders has a mirror in the lake")
+
+
+def test_a_table_whose_rows_have_no_mirror_to_go_to_is_set_aside_alone() -> None:
+    rule = LakeRule(TableFilter((r"shop\.orders",)), tiers=Tiers.CHANGELOG)
+    rows = entry(4, V1, ITEMS, kind=FileKind.ROWS)
+    found = {ORDERS: had(3, 2), ITEMS.table: had(3, 2)}
+    story = begun(found, CursorFound(3, rows.checkpoint), rows, rule).after(SegmentSealed(4)).read(rows)
+    assert story.only(DeliverTable).table == ITEMS.table
+    failed = story.state.so_far.failed[ORDERS]
+    assert failed.reason.startswith("rows of the first snapshot of shop.orders wait for its mirror")
+    assert story.after(TableDelivered(ITEMS.table, had(4, 3))).only(ReportProgress).reported is None
+    assert story.state.so_far.whole == 3, "a restart begins where the table failed"
+
+
+def test_a_batch_whose_only_table_has_no_mirror_to_go_to_ends_at_once() -> None:
+    rule = LakeRule(TableFilter((r"shop\.orders",)), tiers=Tiers.CHANGELOG)
+    rows = entry(4, V1, kind=FileKind.ROWS)
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, rows.checkpoint), rows, rule).after(SegmentSealed(4))
+    assert story.read(rows).only(ReportProgress).reported is None
+    assert story.state.so_far.aside == {ORDERS}
 
 
 def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None:
