@@ -96,8 +96,8 @@ class JournalReader:
         with journal_errors(self.files.shown):
             # An entry can be seen before its name is durable; a consumer must not get ahead of what survives.
             self.files.make_durable(MANIFEST)
-            self._view = writer_epochs.read_view(self.files)
-        return self._view.last
+            view = self._view = writer_epochs.read_view(self.files)
+        return view.last
 
     def last_entry(self) -> Entry | None:
         """The last segment that no crash can take back. Raises as `entry` does."""
@@ -151,10 +151,26 @@ class JournalReader:
         return self.directory / self._folder(entry.segment) / file.path
 
     def _folder(self, segment: int) -> str:
-        return f"{_SEGMENTS}/{self._view.name(segment)}"
+        return f"{_SEGMENTS}/{self._name(segment)}"
 
     def _entry_name(self, segment: int) -> str:
-        return f"{MANIFEST}/{self._view.name(segment)}{JSON_SUFFIX}"
+        return f"{MANIFEST}/{self._name(segment)}{JSON_SUFFIX}"
+
+    def _name(self, segment: int) -> str:
+        """Returns the name of a sealed segment's folder and of its entry.
+
+        A segment that came after we last looked may be of another epoch. What has the former epoch's name doesn't count
+        then, if a store has put it late (`pipeline.journal.writer_epochs`).
+        """
+        view = self._view
+        if segment > view.last:
+            with journal_errors(self.files.shown):
+                succeeded = writer_epochs.is_succeeded(self.files, view.epoch)
+            if succeeded:
+                self.last_segment()
+            else:
+                self._view = replace(view, last=segment)
+        return self._view.name(segment)
 
     def schemas(self) -> Iterator[TableSchema]:
         """Every version of a table's columns that a segment may name."""
@@ -300,7 +316,7 @@ class JournalStore(JournalReader):
 
     def _read_entry(self, segment: int) -> tuple[Entry, int]:
         """One segment; one that was just published isn't read again. Raises as for any reader."""
-        recent = self._recent.get(self._view.name(segment))
+        recent = self._recent.get(self._name(segment))
         return super()._read_entry(segment) if recent is None else recent
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
@@ -329,7 +345,7 @@ class JournalStore(JournalReader):
             text = manifest.to_json(entry, self.identity.id).encode()
             self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text)
             writer_epochs.check_epoch(self.files, own.epoch)
-        self._own = replace(own, last=segment)
+        self._own = self._view = replace(own, last=segment)
         self._recent[own.name(segment)] = entry, len(text)
         if len(self._recent) > _RECENT:
             del self._recent[next(iter(self._recent))]

@@ -90,6 +90,12 @@ def check_epoch(files: Files, mine: str, tried: Set[str] = frozenset()) -> None:
         )
 
 
+def is_succeeded(files: Files, epoch: str) -> bool:
+    """Returns whether a writer has taken an epoch after this one."""
+    known, _ = _epochs(files)
+    return max(known, default=epoch) > epoch
+
+
 def first_segment(files: Files) -> int:
     """The segment that the journal is whole from: those before it have gone, or are going."""
     return max((int(name) for name in files.listed(FIRST) if name.isdecimal()), default=1)

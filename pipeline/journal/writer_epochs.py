@@ -18,6 +18,10 @@ are the past. Of the greatest epoch's own segments, all listed ones count. While
 things are certain. One is the past of the last record. The other is what the epoch says: what counted for its writer
 right before.
 
+**A reader that follows** learns of a segment that has been sealed since it looked. It lists the epochs. If none is
+greater than the one that it knows, the segment is of that epoch, and so are those before it that it hasn't seen.
+Otherwise it looks again.
+
 **No reader sees a segment that is later revoked.** A reader, or the writer itself, took entry E of epoch g as counting.
 It saw E, and then no epoch greater than g. So each epoch h > g was put after E. The writer of h lists the entries after
 putting its epoch. By 2 it finds E, and has it in its past. The same holds for g's record, which h is sure to know: g

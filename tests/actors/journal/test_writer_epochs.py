@@ -287,6 +287,27 @@ def test_what_a_store_carries_out_after_it_has_failed_replaces_nothing(s3: str, 
             assert hashlib.sha256(opened_file.read()).hexdigest() == file.sha256
 
 
+def test_a_reader_that_follows_takes_no_segment_of_a_former_epoch(s3: str) -> None:
+    """What a store puts late is there, under the epoch that the reader knows. The reader has read nothing since."""
+    with late_store(s3) as (store, proxy):
+        seal(store, 1)
+        reader, later = JournalReader(s3), JournalReader(s3)
+        assert reader.last_segment() == later.last_segment() == 1
+        proxy.holds = b"manifest/000000000002"
+        with pytest.raises(Transient):
+            seal(store, 2, content=7)
+        proxy.holds = b""
+        store.recover()
+        sealed = seal(store, 2)
+        proxy.pass_on()
+        assert reader.entry(2) == sealed
+        for each in (reader, later):
+            for file in sealed.files:
+                with each.files.filesystem.open_input_stream(each.file(2, file.path)) as opened_file:
+                    assert hashlib.sha256(opened_file.read()).hexdigest() == file.sha256
+        assert store.recover().last == sealed == reader.entry(2)
+
+
 def seal_of(store: JournalStore, segment: int, schema: TableSchema) -> Entry:
     """Seals a segment without rows that names this schema alone."""
     sealed = journal.seal(segment, [moved(segment)], (), None, 5, UNPROTECTED)

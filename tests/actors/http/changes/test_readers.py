@@ -20,6 +20,7 @@ from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import ChangesRead, SegmentChanges
 from actors.http.routes import ROUTES
+from actors.journal.files import LocalFiles
 from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.journal.changes.place import ReadPlace
 from pipeline.snapshot.checkpoint import Filling, Ready
@@ -111,6 +112,24 @@ async def test_readers_at_different_places_follow_the_journal(tmp_path: Path) ->
             tap.seal()
         for first, rows in zip(places.values(), await asyncio.gather(*following), strict=True):
             assert rows == expected(first, 25)
+
+
+async def test_readers_follow_the_journal_into_another_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store the writer takes one whenever capture begins again, as after a failover of the source."""
+    monkeypatch.setattr(LocalFiles, "changes_late", True)
+    async with tapped(tmp_path) as tap:
+        tap.commit(rows=4)
+        tap.seal()
+
+        def begin_again() -> None:
+            for _ in range(2):
+                tap.history.store.recover()
+                tap.commit(rows=4)
+                tap.seal()
+
+        assert await whole(tap, 3, begin_again, since="earliest") == expected(1, 3)
 
 
 @pytest.mark.usefixtures("small_pieces")
