@@ -60,6 +60,7 @@ class Actor(ABC, Generic[Received]):
         self._busy_since: float | None = None
         self._taking: asyncio.Task[Received] | None = None
         self._drained = False  # whether the mailbox is closed and empty
+        self._message_came_last = False  # whether nothing was done by time since
         self._works: dict[asyncio.Task[Any], Callable[[Any], Awaitable[None]]] = {}
         self._done_works: deque[asyncio.Task[Any]] = deque()
         self._came = asyncio.Event()  # a work has ended, or the wait for a message
@@ -111,7 +112,10 @@ class Actor(ABC, Generic[Received]):
         return task
 
     async def _take_next(self) -> None:
-        """Waits for what comes next, and takes it: results of works before messages, and time after both."""
+        """Waits for what comes next, and takes it: results of works before messages, and time after both.
+
+        What is due by time waits for one message at most. Where the next one is always there, it would wait forever.
+        """
         if self._taking is None and not self._drained:
             self.listen()
         await self._wait_for_next()
@@ -119,12 +123,17 @@ class Actor(ABC, Generic[Received]):
             for _ in range(len(self._done_works)):
                 task = self._done_works.popleft()
                 await self._works.pop(task)(task.result())
-        elif (taking := self._message_wait()) is not None and taking.done():
+        elif not self._time_has_turn() and (taking := self._message_wait()) is not None and taking.done():
+            self._message_came_last = True
             await self.taken(taking)
             if self._drained:
                 await self.mailbox_closed()
         else:
+            self._message_came_last = False
             await self.time_came()
+
+    def _time_has_turn(self) -> bool:
+        return self._message_came_last and (at := self.next_at()) is not None and at <= self.now()
 
     async def _wait_for_next(self) -> None:
         """Waits for the end of a work, a message, or `next_at`. An end costs the same with any number of works."""

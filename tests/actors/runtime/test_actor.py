@@ -150,3 +150,31 @@ async def test_what_is_due_comes_by_the_actors_own_clock() -> None:
     async with asyncio.timeout(WITHIN_S):
         await punctual.run()
     assert punctual.story[0] == "time came"
+
+
+class Pressed(Scribe):
+    """Something is always due, and the next message is there before it has handled one."""
+
+    def next_at(self) -> float | None:
+        return None if self._drained else 0.0
+
+    async def time_came(self) -> None:
+        self.story.append("time came")
+
+    async def handle(self, message: str) -> None:
+        await super().handle(message)
+        if message == "d":
+            self.mailbox.close()
+            return
+        await self.mailbox.put(EDGE, chr(ord(message) + 1))
+        assert self._taking is not None
+        await asyncio.wait({self._taking})
+
+
+async def test_what_is_due_waits_for_one_message_at_most() -> None:
+    pressed = Pressed()
+    await pressed.mailbox.put(EDGE, "a")
+    async with asyncio.timeout(WITHIN_S):
+        await pressed.run()
+    through = pressed.story.index("a"), pressed.story.index("d") + 1
+    assert pressed.story[slice(*through)] == ["a", "time came", "b", "time came", "c", "time came", "d"]

@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from actors.kafka.segment_rows import SegmentRows
-from actors.kafka_sink import KafkaSink
+from actors.kafka_sink import KafkaSink, join_journal
+from actors.runtime.mailbox import Mailbox
+from actors.runtime.metrics import Metrics
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
@@ -25,9 +28,14 @@ from pipeline.config.settings import KafkaSinkSettings, Settings
 from pipeline.config.unwrapping import Unwrap
 from pipeline.kafka import rows_in_step, step
 from pipeline.kafka.debezium.table_mapping import TableMapping
+from pipeline.messages.inboxes import ToKafkaSink
+from pipeline.messages.journal import SegmentSealed
+from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
-from tests.servers.awaiting import WITHIN_S
+from tests.integration.history import History
+from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.kafka import administrating, appeared, create_topic
 from tests.servers.kafka_messages import Judge, committed_messages, topics
 from tests.servers.service import Running, pipeline, running
@@ -251,6 +259,41 @@ async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_tak
     assert judge.faults == []
     assert sorted(row["id"] for row in judge.rows.values() if row is not None) == [2, 3]
     assert (judge.changes, judge.read) == (7, 3)
+
+
+async def test_a_topic_catches_up_however_soon_the_next_segment_comes(
+    kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the sink sends a segment, the next one is sealed, always. Messages come before what is due by time."""
+    monkeypatch.setattr(step, "AGAIN_AFTER_S", 0.1)
+    prefix = f"p{uuid.uuid4().hex[:8]}"
+    topic = f"{prefix}.shop.orders"
+    await create_topic(kafka, topic, config={"max.message.bytes": "4000"})
+    mailbox: Mailbox[ToKafkaSink] = Mailbox(inbox(Name.KAFKA_SINK))
+    [edge] = [each for each in EDGES if each.receiver is Name.KAFKA_SINK]
+    history = History(tmp_path / "journal")
+    orders, items = history.table(ORDERS), history.table(ITEMS)
+    putting: set[asyncio.Task[None]] = set()
+
+    def seal_next(_: object) -> None:
+        history.transaction((items, "c", (history.scn,)))
+        putting.add(asyncio.create_task(mailbox.put(edge, SegmentSealed(history.seal()))))
+
+    with closing(history.store):
+        join_journal(history.store)
+        history.transaction((orders, "c", (1, "x" * 9000)))
+        history.seal()
+        to = KafkaSinkSettings((kafka.address,), prefix)
+        sink = KafkaSink(mailbox, Metrics(), to, prefix, history.store, seal_next)
+        running = asyncio.create_task(sink.run())
+        await until(lambda: running.done() or topic in sink.status()["set_aside"], "the topic is set aside")
+        async with administrating(kafka.address) as admin:
+            larger = {"max.message.bytes": "1000000"}
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, larger)])
+        await until(lambda: running.done() or not sink.status()["set_aside"], "the topic has caught up")
+        mailbox.close()
+        await running
+    assert [json.loads(each.value)["after"]["id"] for each in await committed_messages(kafka, topic)] == [1]
 
 
 async def test_a_topic_that_takes_small_batches_alone_gets_them(
