@@ -401,7 +401,9 @@ def _send_next(state: State, sealed: int, opened: OpenTransaction, portions: tup
     reached, capacity = opened.reached, opened.capacity
     if portions and (opened.empty or capacity.fits(portions[0])):
         portions = portions if reached.rows else merge_portions(portions, capacity)
-        most = Capacity(state.most_rows).rows_of(portions[0])
+        room = Capacity(state.most_rows)
+        # A source transaction that has to be split is split as small as a start's first Kafka transactions are.
+        most = (room if room.fits(portions[0]) else state.capacity).rows_of(portions[0])
         of = reached.segment + 1
         order = SendPortion(opened.topics, of, portions[0], reached.rows, most, reached.by_table)
         return replace(state, doing=SendingPortion(sealed, opened, portions)), (order,)

@@ -489,6 +489,21 @@ def test_a_start_takes_little_and_each_further_transaction_twice_as_much() -> No
     assert sent == [Portion(1, 2, 2), Portion(3, 6, 4), Portion(7, 14, 8), Portion(15, 19, 5)]
 
 
+def test_a_start_takes_little_of_a_source_transaction_that_is_split() -> None:
+    state, _ = step(State(10, next_rows=2), found(last=1))
+    state, (order,) = step(state, SegmentPlanned((Portion(1, 1, 25),)))
+    most = []
+    while isinstance(order, SendPortion):
+        most.append(order.most)
+        state, _ = step(state, PortionSent(order.most, ended=sum(most) >= 25))
+        state, orders = step(state, TransactionCommitted())
+        order = orders[-1]
+    assert most == [2, 4, 8, 10, 10]
+    state, _ = step(State(10, next_rows=2), found(last=1))
+    whole = SendPortion(EVERY, 1, Portion(1, 1, 10), 0, 10)
+    assert step(state, SegmentPlanned((whole.portion,)))[1] == (whole,)
+
+
 def test_a_transaction_has_room_for_so_many_bytes() -> None:
     half = MOST_PORTION_BYTES // 2
     state, _ = step(State(100), found(last=1))
