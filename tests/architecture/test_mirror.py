@@ -69,7 +69,7 @@ TESTED_BY = {
     "actors/lake/spark_connect.py": _CONNECT,
     "actors/lake/spark_session.py": "integration/lake/test_spark_cluster.py",
     "actors/lake/verification/comparison.py": "integration/lake/test_verification.py",
-    "actors/lake/verification/held_rows.py": "integration/lake/test_verification.py",
+    "actors/lake/verification/held_files.py": "integration/lake/test_verification.py",
     "actors/lake/verification/lake_verification.py": "integration/lake/test_verification.py",
     "actors/lake/verification/results.py": "integration/lake/test_verification.py",
     "actors/service/capture_start.py": "integration/service/test_resume.py",

@@ -18,7 +18,7 @@ from actors.lake.files.mirror_files import ListedFile
 from actors.lake.filesystem import passing_folder
 from actors.lake.live_view import FoundView
 from actors.lake.spark_session import read_parquet
-from actors.lake.verification.held_rows import HeldFile, HeldRows
+from actors.lake.verification.held_files import HeldFile, HeldFiles
 from pipeline.journal.change_rows import META
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.files.read_values import ReadBySparkOnly
@@ -54,7 +54,7 @@ class Comparison:
         session: SparkSession,
         root: str,
         tables: TableOpener,
-        held: HeldRows,
+        held: HeldFiles,
         work: VerifyRows,
         view: FoundView | None,
         files: Sequence[HeldFile],

@@ -17,7 +17,7 @@ from actors.lake.files.file_placement import LakeFiles
 from actors.lake.live_view import find_view
 from actors.lake.spark_session import side_session
 from actors.lake.verification.comparison import Comparison
-from actors.lake.verification.held_rows import HeldRows
+from actors.lake.verification.held_files import HeldFiles
 from actors.lake.verification.results import VerificationResults
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
@@ -44,7 +44,7 @@ class LakeVerification:
         self._session = session
         self._root = root
         self._tables = tables
-        self._held = HeldRows(root, files)
+        self._held = HeldFiles(root, files)
         self._results = VerificationResults(session, root, tables, journal)
 
     def hold(self, table: TableId, pieces: Sequence[Piece]) -> None:

@@ -28,7 +28,7 @@ class HeldFile:
     name: str
 
 
-class HeldRows:
+class HeldFiles:
     """What verifications of the tables under `root` have read."""
 
     def __init__(self, root: str, files: LakeFiles) -> None:
