@@ -112,7 +112,7 @@ from pipeline.messages.chunks import ChunkRead, ReadByKeys, ReadChunk, RepairRow
 from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 
-# So many of the last slices that passed a window stay apart. A slice takes some 2 KiB besides its keys, or its one key.
+# So many of the last slices that passed a window stay apart at most: each is an object, however few keys it has.
 SLICES_APART: Final = 64
 
 # So few keys of a window, and so few bytes, are kept however often the keys come.
