@@ -9,7 +9,6 @@ After any failure the sink closes the producer and starts another one.
 
 import asyncio
 from collections.abc import Collection, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -34,10 +33,9 @@ from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import BatchTooLarge, KafkaRefused, KafkaUnavailable, TopicRefusal, classed
 from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, open_parts
 
-# How long a start may take, a question, and each of the two steps of an end (s).
+# How long a start, and an end, may take (s).
 STARTS_WITHIN_S: Final = 30.0
-ANSWERS_WITHIN_S: Final = 5.0
-ENDS_WITHIN_S: Final = 1.0
+ENDS_WITHIN_S: Final = 5.0
 
 # After so long (s) without an answer to a batch the partitions of all batches are looked for.
 LOOK_AFTER_S: Final = 2.0
@@ -180,7 +178,7 @@ class KafkaProducer:
 
     async def offsets(self, parts: Collection[TopicPart], isolation: Isolation) -> dict[TopicPart, int]:
         """Returns the end of each of these partitions that exist, as such a consumer sees it."""
-        self._deadline = max(self._deadline, self._now() + ANSWERS_WITHIN_S)
+        self._deadline = max(self._deadline, self._now() + ENDS_WITHIN_S)
         topics = {topic for topic, _ in parts}
         one = min(topics) if len(topics) == 1 else None
         return await self._in_time(end_offsets(self._producer.client, parts, isolation), one)
@@ -206,20 +204,14 @@ class KafkaProducer:
         return True
 
     async def _drop(self) -> None:
-        """Takes its task and its connections away: it waits for what never comes.
-
-        A connection closes once the broker has taken what was written to it. One that hangs may never do so.
-        """
+        """Takes its task and its connections away: it waits for what never comes."""
         producer = self._producer
         task = producer._sender.sender_task  # noqa: SLF001
         producer._closed = True  # noqa: SLF001
         if task is not None:
             task.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDS_WITHIN_S):
-                await producer.client.close()
-                if task is not None:
-                    await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
+        await producer.client.close()
 
     async def _room(self, topic: str, size: int) -> None:
         """Waits until a request with all batches that are on their way has room for one more.
