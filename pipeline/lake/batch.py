@@ -76,7 +76,8 @@ class Piece:
     """A file of the journal.
 
     It has its segment, its place among the segment's files and its name there. It has its table's schema, and the
-    number of its rows and of its bytes. It also says whether some of its rows lack columns.
+    number of its rows and of its bytes. It also says whether some of its rows lack columns. `latest`: whether the table
+    has this schema at the segment's end.
 
     Once it is accepted (`pipeline.lake.delivery`), the schema has the forms of the lake, and the file doesn't.
     """
@@ -88,6 +89,7 @@ class Piece:
     rows: int
     bytes: int
     absent: bool
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +225,11 @@ def _begins_anew(before: Entry, entry: Entry) -> bool:
 def _tables(entries: list[Entry]) -> dict[TableId, Pieces]:
     found: dict[TableId, dict[FileKind, list[Piece]]] = {}
     for entry in entries:
+        last = entry.stored_schemas
         for place, file in enumerate(entry.files):
             schema = entry.schemas[file.version]
-            piece = Piece(entry.segment, place, file.path, schema, file.rows, file.bytes, file.absent)
+            latest = schema == last.get(file.table)
+            piece = Piece(entry.segment, place, file.path, schema, file.rows, file.bytes, file.absent, latest)
             found.setdefault(file.table, {}).setdefault(file.kind, []).append(piece)
     return {table: Pieces(*(tuple(of.get(kind, ())) for kind in FileKind)) for table, of in found.items()}
 

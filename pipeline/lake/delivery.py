@@ -14,8 +14,10 @@ older generation are left out.
 **Schemas.** The effect of a statement on columns comes before all rows of its segment (`pipeline.journal.segment`), and
 a batch ends before such a segment. So a column's name means one column within a batch. The lake tables get the schema
 that the batch needs before any of its rows (`pipeline.lake.column_changes`). The changelog and the mirror get it each
-in one commit that names its segment. After a failure between the two, each continues from its own report. Within a
-generation, the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
+in one commit that names its segment. After a failure between the two, each continues from its own report. Rows that are
+only to be compared bring a schema too, if the table has it at their segment's end: a statement may have no change after
+it, and rows can be compared only under the schema that they have. Within a generation, the mirror takes a new schema
+only if its rows can stay as they are (`pipeline.schema.compatibility`).
 
 **Types by rule.** The journal has each column in its usual form. The schemas of an accepted batch have the forms of the
 lake (`pipeline.types.lake_forms`). A generation begins with the forms that the rules want. Within it a column keeps its
@@ -104,6 +106,8 @@ def accept_batch(
         delivered.partial,
     )
     segments = {piece.segment for piece in (*pieces.changes, *pieces.rows)}
+    begins = 0 if back is None else back.segment
+    segments |= {piece.segment for piece in pieces.verified if piece.latest and piece.segment >= begins}
     for segment in sorted({*segments, *begun, *(step.segment for step in altered)}):
         try:
             known = segment <= delivered.since
@@ -114,6 +118,7 @@ def accept_batch(
             after, generation = _formed_segment(after, segment, begun.get(segment), types, known)
             versions = _versions(after.pieces).get(segment, [])
             taken = _take_segment(after, segment, versions, generation, rule, known)
+            taken = _take_verified(taken, segment, types, rule, known)
         except (Incompatible, ValueRefused) as error:
             before = _before(taken.pieces, segment)
             taken = replace(taken, pieces=before, through=segment - 1, reason=_stop(segment, error))
@@ -264,6 +269,21 @@ def _take_segment(
         )
         taken = _add_step(taken, Step(segment, version, begins), version, known=known)
     return taken
+
+
+def _take_verified(
+    taken: AcceptedBatch, segment: int, types: tuple[LakeTypeRule, ...], rule: SchemaChanges, known: bool
+) -> AcceptedBatch:
+    """Applies the schema of a segment's rows to be compared, if the lake can take it. If not, they aren't compared."""
+    present = taken.schema
+    verified = [piece.schema for piece in taken.pieces.verified if piece.segment == segment and piece.latest]
+    if present is None or not verified:
+        return taken
+    formed = keep_forms(types, verified[0], present) if types or present.formed else verified[0]
+    try:
+        return _take_segment(taken, segment, [formed], None, rule, known)
+    except Incompatible:
+        return taken
 
 
 def _add_step(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: bool) -> AcceptedBatch:

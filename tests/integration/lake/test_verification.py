@@ -878,6 +878,17 @@ def test_what_cant_be_judged_has_a_reason(narrow: Verified) -> None:
     assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, MIRROR_CHANGED)
 
 
+def test_a_statement_without_a_change_after_it_keeps_no_table_from_being_judged(narrow: Verified) -> None:
+    history, table = narrow.history, narrow.table
+    history.transaction((table, "c", few(1)), (table, "c", few(2)))
+    narrow.deliver()
+    add_column(table, TableSchema(FEW.table, (*FEW.columns, Column("more", INT, True)), FEW.key))
+    assert narrow.verify_at_once("v").verdict is LakeVerdict.EQUAL
+    history.transaction((table, "u", (*few(1), 7)))
+    narrow.deliver()
+    assert narrow.verify_at_once("w").verdict is LakeVerdict.EQUAL
+
+
 def test_a_mirror_that_begins_again_in_the_segment_of_verified_rows_is_not_compared(narrow: Verified) -> None:
     """The mirror is frozen as of the segment before, and readers don't see what changed before the rows were read."""
     history, table = narrow.history, narrow.table

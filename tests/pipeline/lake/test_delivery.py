@@ -503,6 +503,40 @@ def test_rows_to_be_compared_have_the_types_of_the_lake() -> None:
     assert [piece.schema for piece in todo.pieces.verified] == [FLAGGED]
 
 
+def test_rows_to_be_compared_bring_the_columns_of_a_statement_without_a_change() -> None:
+    verified = entry(2, V2, kind=FileKind.VERIFIED, mirror=Ready(0))
+    todo = accept_batch(having(V1), V1.table, next_batch([verified]))
+    assert (todo.schema, todo.since, todo.steps) == (V2, 2, (Step(2, V2),))
+    assert todo.plan.after == changelog(V2)
+    # After a crash between the two tables' commits the mirror still needs the step.
+    again = accept_batch(replace(having(V2), since=2), V1.table, next_batch([verified]))
+    assert (again.schema, again.since, again.steps) == (V2, 2, (Step(2, V2),))
+
+
+def test_rows_to_be_compared_bring_no_columns_that_the_lake_cannot_have_or_that_are_older() -> None:
+    verified = entry(2, V2, kind=FileKind.VERIFIED, mirror=Ready(0))
+    refused = accept_batch(having(V1), V1.table, next_batch([verified]), SchemaChanges.REFUSE)
+    older = replace(verified, checkpoint=replace(verified.checkpoint, schemas={V1.table: V1}))
+    bad = entry(2, BAD, kind=FileKind.VERIFIED, mirror=Ready(0))
+    for todo in (
+        refused,
+        accept_batch(having(V1), V1.table, next_batch([older])),
+        accept_batch(having(V1), V1.table, next_batch([bad])),
+    ):
+        assert (todo.schema, todo.steps, todo.reason, todo.through) == (V1, (), "", 2)
+
+
+def test_rows_to_be_compared_create_no_table_and_bring_nothing_from_before_a_resumption() -> None:
+    unmirrored = entry(2, V2, kind=FileKind.VERIFIED)
+    assert accept_batch(LakeTableState(), V1.table, next_batch([unmirrored])).schema is None
+    mirrored = entry(2, V2, kind=FileKind.VERIFIED, mirror=Ready(0))
+    begun = accept_batch(LakeTableState(), V1.table, next_batch([mirrored]))
+    assert (begun.generation, begun.schema) == (0, V2), "a mirror begins with the schema of its segment's end"
+    stopped = replace(having(V1), stopped=DeliveryStop("so", 3))
+    todo = accept_batch(stopped, V1.table, next_batch([unmirrored, entry(4, V1, mirror=Ready(3))]))
+    assert (todo.generation, todo.schema, todo.steps) == (3, V1, ()), "it resumes after them"
+
+
 def test_a_refused_value_ends_the_batch_before_its_segment() -> None:
     entries = [entry(2, FLAGGED, mirror=Ready(0)), entry(3, FLAGGED, mirror=Ready(0))]
     todo = accept_batch(having(IN_LAKE), V1.table, next_batch(entries), types=BOOLEAN)
