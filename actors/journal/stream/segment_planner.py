@@ -36,7 +36,13 @@ from pipeline.lake.stream.segment_plan import (
     renamed_columns,
     stream_end,
 )
-from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption, unknown_tables
+from pipeline.lake.stream.source_options import (
+    SourceOptions,
+    StreamBegin,
+    WrongOption,
+    check_read_once,
+    unknown_tables,
+)
 from pipeline.lake.stream.stream_columns import check_wanted
 from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with, has_passed
 from pipeline.lake.stream.table_rows import own_fields
@@ -158,7 +164,11 @@ class SegmentPlanner:
         return divide_files(files)
 
     def whole(self) -> tuple[tuple[ChangeFile, ...], ...]:
-        """Returns the files of each task for all between the places that the options name. Raises as `end` does."""
+        """Returns the files of each task for all between the places that the options name.
+
+        Raises as `end` does, and WrongOption if the options name a consumer.
+        """
+        check_read_once(self._options)
         begin, there = self.begin(), self._there()
         if self._options.through is not None and end_with(self._options.through, there, self._entry) is None:
             raise NotYetSealed(

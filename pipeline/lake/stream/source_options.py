@@ -94,6 +94,21 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     return options
 
 
+def check_read_once(options: SourceOptions) -> None:
+    """Raises WrongOption if an option is for streams only.
+
+    A consumer is: after a read, Spark never says that its rows have arrived.
+    """
+    if options.consumer is not None:
+        raise WrongOption(
+            Mistake(
+                "consumer",
+                "spark.read has no progress, so the journal would keep all segments from here on",
+                "use spark.readStream, or leave the option out",
+            )
+        )
+
+
 def unknown_tables(wanted: Iterable[TableId], known: Collection[TableId], shown: str) -> WrongOption | None:
     """Returns the error for tables that a journal has no columns of; None if it has them all."""
     mistakes = [

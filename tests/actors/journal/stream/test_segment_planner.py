@@ -136,6 +136,14 @@ def test_what_is_read_once_is_between_two_places(house: House) -> None:
         house.planner(through=9).whole()
 
 
+def test_what_is_read_once_registers_no_consumer(house: House) -> None:
+    """It would never advance, and so the journal would keep all segments for it."""
+    house.seal()
+    with pytest.raises(WrongOption, match=r"consumer: spark\.read has no progress"):
+        house.planner(consumer="mine").whole()
+    assert "mine" not in house.history.store.consumers.all()
+
+
 def test_a_stream_ends_at_its_place_and_waits_for_it(house: House) -> None:
     house.seal()
     planner = house.planner(through=3)

@@ -8,6 +8,7 @@ from pipeline.lake.stream.source_options import (
     SourceOptions,
     StreamBegin,
     WrongOption,
+    check_read_once,
     parse_options,
     unknown_tables,
 )
@@ -104,6 +105,14 @@ def test_a_wrong_option_is_named(given: dict[str, str], said: list[str]) -> None
     with pytest.raises(WrongOption) as refused:
         parse_options(given)
     assert all(each in str(refused.value) for each in said), str(refused.value)
+
+
+def test_what_is_read_once_has_no_consumer() -> None:
+    check_read_once(parse_options(LEAST))
+    with pytest.raises(
+        WrongOption, match=r"consumer: spark\.read .*; use spark\.readStream, or leave the option out"
+    ):
+        check_read_once(parse_options({**LEAST, "consumer": "reports"}))
 
 
 def test_all_mistakes_come_at_once() -> None:
