@@ -295,13 +295,15 @@ class SparkSink(Actor[ToSparkSink]):
             self.beat()
 
     async def _performed(self, order: spark_sink.Order) -> spark_sink.Fact | None:
-        """Performs an order. Whatever it fails with, nothing follows from an order that was broken off."""
+        """Performs an order. Whatever it fails with, nothing but a line of the log follows once the sink breaks off."""
         try:
             return await self._perform(order)
-        except Exception:
-            if self._breaks_off and not isinstance(order, spark_sink.StopSpark):
-                return None
-            raise
+        except Exception as error:
+            if not self._breaks_off or isinstance(order, spark_sink.StopSpark):
+                raise
+            if not isinstance(error, SparkLost):  # the sink ends Spark itself
+                log.warning("work in the lake failed while the sink stopped", reason=safe_message(error))
+            return None
 
     async def _perform(self, order: spark_sink.Order) -> spark_sink.Fact | None:
         """Returns the fact that an order brings; None if it brings none."""
@@ -445,6 +447,8 @@ class SparkSink(Actor[ToSparkSink]):
             raise error
         try:
             await self._in_thread(up.lake.probe)
+        except _BrokenOff:
+            return  # a stop asks nothing more of the lake: the failure counts as the table's
         except Definite:
             raise  # there can't be a lake at its path
         except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it

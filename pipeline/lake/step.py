@@ -31,7 +31,8 @@ these. If the table fails once more, the next batch is the one that the others l
 fails too. If the sink meets such tables first and none of its own, the lake is another's, and that ends the pipeline.
 
 **A stop** ends when everything is delivered, or after `drain_s` (`LakeSettings`). Then the sink begins nothing more for
-any table, and what's under way ends or is broken off. That leaves the lake as a kill in the middle of a batch does.
+any table, and what's under way ends or is broken off. That leaves the lake as a kill in the middle of a batch does. If
+a table fails then, the state has that, and so the log.
 
 **Beside the batches** one piece of work runs at a time (`pipeline.lake.background`). It begins between two batches, or
 when there is no batch.
@@ -414,7 +415,7 @@ def step(state: State, fact: Fact, now: float) -> _Next:
     nothing under way.
     """
     if isinstance(state.doing, StoppingSpark | SinkEnded) and not isinstance(fact, SparkStopped):
-        return state, ()  # what was under way has ended, or was broken off
+        return _note_failures(state, fact, now), ()  # what was under way has ended, or was broken off
     if isinstance(fact, LakeTimerFired) and state.stop_at is not None and state.stop_at <= now:
         return replace(state, doing=StoppingSpark()), (StopSpark(True, _last_sealed(state)),)
     state, orders = _handle(state, fact, now)
@@ -616,6 +617,18 @@ def _set_aside(so_far: LakeProgress, failures: Sequence[TableFailed], now: float
         times = so_far.times_failed(each.table) + 1
         failed[each.table] = Failed(each.reason, times, now + TABLE_BACKOFF.pause_s(times), each.foreign)
     return replace(so_far, aside=so_far.aside.union(each.table for each in failures), failed=failed)
+
+
+def _note_failures(state: State, fact: Fact, now: float) -> State:
+    """Returns the state with the tables that a fact says have failed, and with nothing else of it."""
+    match fact:
+        case TableFailed():
+            failures: tuple[TableFailed, ...] = (fact,)
+        case TablesFound(failed=failures):
+            pass
+        case _:
+            return state
+    return replace(state, so_far=_set_aside(state.so_far, failures, now))
 
 
 def _search_again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:

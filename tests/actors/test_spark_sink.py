@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.journal.store import JournalReader, JournalStore
+from actors.lake.files.file_placement import LakeFull
 from actors.lake.spark_session import SparkLost
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -33,6 +34,8 @@ from pipeline.lake.state import Failed
 from pipeline.lake.step import (
     CursorFound,
     Fact,
+    LakeTimerFired,
+    StopRequested,
     WorkDone,
     WorkFailed,
     WorkGivenUp,
@@ -48,6 +51,7 @@ from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 from tests.pipeline.lake.test_step import ORDERS, begun, had
+from tests.servers.awaiting import until
 from tests.servers.sink import sink_ports
 
 
@@ -276,6 +280,45 @@ async def test_a_table_is_reported_as_soon_as_it_is_there_however_slow_another_o
     may_end.set()
     await sink._take_next()
     assert reached[-1].whole.segment == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError("it can't be written"), [("a table failed in the lake", "it can't be written")]),
+        (LakeFull("it is full"), [("work in the lake failed while the sink stopped", "it is full")]),
+        (SparkLost("its JVM was killed"), []),
+    ],
+)
+async def test_what_fails_while_spark_stops_is_logged(
+    sink: SparkSink, error: Exception, told: list[tuple[str, str]]
+) -> None:
+    delivering, may_fail = threading.Event(), threading.Event()
+
+    class FailsLate:
+        def deliver(self, *_: object) -> LakeTableState:
+            delivering.set()
+            assert may_fail.wait(10)
+            raise error
+
+        def probe(self) -> None:
+            raise AssertionError("nothing is asked of the lake any more")
+
+    lake: Any = FailsLate()
+    spark: Any = SimpleNamespace(kill=lambda: None, stop=lambda: None)
+    sealed = entry(4, V1)
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), sealed)
+    sink._up, sink._state = SparkUp(spark, lake), story.after(SegmentSealed(4)).state
+    with capture_logs() as logged:
+        await sink._take_in([next_batch_of(sink._state, iter([sealed]))])
+        await until(delivering.is_set, "the table is being delivered")
+        await sink._take_in([StopRequested(sink.now() - sink._settings.drain_s), LakeTimerFired()])
+        await until(lambda: sink._breaks_off, "the sink begins nothing more")
+        may_fail.set()
+        while not sink.ended():
+            await sink._take_next()
+    rest = [each for each in logged if each["event"] != "the next start delivers the rest"]
+    assert [(each["event"], each["reason"]) for each in rest] == told
 
 
 def test_a_table_that_fails_again_and_again_is_reported_as_stopped(sink: SparkSink) -> None:

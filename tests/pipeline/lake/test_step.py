@@ -804,6 +804,21 @@ def test_a_stop_delivers_for_so_long_and_leaves_the_rest_to_the_next_start() -> 
     assert story.after(SparkStopped()).state.doing == SinkEnded()
 
 
+def test_tables_that_fail_while_spark_stops_are_noted() -> None:
+    story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)).after(StopRequested(0.0))
+    story.after(TablesFound({ORDERS: NOTHING}))
+    story.now = story.state.settings.drain_s
+    story.after(LakeTimerFired()).only(StopSpark)
+    lost = TableFailed(ITEMS.table, "its folder can't be read")
+    story.after(TableFailed(ORDERS, "so"), TablesFound({}, failed=(lost,)))
+    assert story.orders == []
+    failed = story.state.so_far.failed
+    assert {table: (each.times, each.reason) for table, each in failed.items()} == {
+        ORDERS: (1, "so"),
+        ITEMS.table: (1, "its folder can't be read"),
+    }
+
+
 def test_a_stop_ends_as_soon_as_everything_is_delivered() -> None:
     story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)).after(StopRequested(4.0))
     story.after(TablesFound({ORDERS: NOTHING})).after(TableDelivered(ORDERS, had(1, 0))).only(ReportProgress)
