@@ -43,7 +43,7 @@ from actors.runtime.redaction import safe_message
 from actors.runtime.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
-from pipeline.coordinator import recapture
+from pipeline.coordinator.snapshots import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans

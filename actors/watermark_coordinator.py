@@ -21,16 +21,11 @@ from actors.runtime.metrics import Metrics
 from actors.snapshot.snapshot_metrics import SnapshotMetrics
 from pipeline.config.column_protection import Protection
 from pipeline.config.settings import SnapshotMode
-from pipeline.coordinator import recapture, reselect, resume
+from pipeline.coordinator import reselect, resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
-from pipeline.coordinator.state import (
-    InTransaction,
-    Order,
-    SchemaDiffers,
-    WindowMode,
-    range_of,
-)
+from pipeline.coordinator.snapshots import recapture
+from pipeline.coordinator.state import InTransaction, Order, SchemaDiffers, WindowMode, range_of
 from pipeline.coordinator.window import Reconciling
 from pipeline.messages import topology
 from pipeline.messages.binlog import PauseReading, ResumeReading

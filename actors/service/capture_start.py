@@ -6,7 +6,8 @@ from actors.runtime import measuring
 from actors.source.preflight import Preflight, stored_schemas
 from actors.source.unmatched_tables import protection_findings, type_findings
 from pipeline.config.settings import Settings
-from pipeline.coordinator import recapture, resume
+from pipeline.coordinator import resume
+from pipeline.coordinator.snapshots import recapture
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
 from pipeline.schema.known_schemas import KnownSchemas

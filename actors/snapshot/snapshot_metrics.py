@@ -11,7 +11,8 @@ import structlog
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.coordinator import recapture, reselect
+from pipeline.coordinator import reselect
+from pipeline.coordinator.snapshots import recapture
 from pipeline.coordinator.state import Order, State
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk, ScanRead
 from pipeline.messages.inboxes import ToWatermarkCoordinator

@@ -20,6 +20,7 @@ from typing import Final
 from pipeline.coordinator import reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkSize, resize
+from pipeline.coordinator.snapshots.table_snapshots import fail_table, restart_table, stop_table
 from pipeline.coordinator.state import (
     FoundEmpty,
     Planned,
@@ -27,11 +28,7 @@ from pipeline.coordinator.state import (
     SchemaDiffers,
     State,
     drop_windows,
-    fail_table,
-    restart_table,
     size_of,
-    snapshot_of,
-    stop_table,
     with_plan,
     with_size,
     with_table,
@@ -55,6 +52,7 @@ from pipeline.schema.row_keys import ambiguous_keys
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling
 from pipeline.snapshot.snapshot import DROPPED, ChunkId, Chunking, Progress, Range, Snapshot, advance_range
+from pipeline.snapshot.turns import snapshot_of
 
 # At how many positions of consistent snapshots a table may differ without a statement. A statement that passes the
 # source while the transactions are open explains the first one, and comes before the next one.

@@ -9,20 +9,16 @@ import pyarrow as pa
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.reselect import recast_keys
 from pipeline.coordinator.resume import begin_snapshot
+from pipeline.coordinator.snapshots.table_snapshots import end_table, stop_table, with_snapshot
 from pipeline.coordinator.state import (
     SchemaDiffers,
     State,
     begun_scn,
     drop_windows,
-    end_table,
     forget_unknown_rows,
     require_between_transactions,
-    snapshot_of,
-    stop_table,
-    unused_id,
     with_checkpoint,
     with_mirror,
-    with_snapshot,
     with_table,
 )
 from pipeline.errors import InvariantBroken
@@ -40,8 +36,16 @@ from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPa
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.ddl.alter_table import Alteration, Altered
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready, awaits_snapshot, stays_incomplete
+from pipeline.snapshot.checkpoint import (
+    Checkpoint,
+    Filling,
+    Ready,
+    awaits_snapshot,
+    stays_incomplete,
+    unused_id,
+)
 from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, SnapshotWaiting, progress
+from pipeline.snapshot.turns import snapshot_of
 
 _EXTENDED = "a column was added with a value for rows that had been read before"
 _NO_SUM = (

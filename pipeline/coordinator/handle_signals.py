@@ -10,15 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from pipeline.coordinator import recapture
-from pipeline.coordinator.state import (
-    State,
-    end_table,
-    is_keyless,
-    unfinished_tables,
-    with_checkpoint,
-    with_snapshot,
-)
+from pipeline.coordinator.snapshots import recapture
+from pipeline.coordinator.snapshots.table_snapshots import end_table, with_snapshot
+from pipeline.coordinator.state import State, with_checkpoint
 from pipeline.coordinator.verification import comparability
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.schema.table_filter import TableFilter
@@ -26,7 +20,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.signals import signal as signals
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.snapshot import key_literals, row_filter, row_filter_parser
-from pipeline.snapshot.checkpoint import Checkpoint, Moving
+from pipeline.snapshot.checkpoint import Checkpoint, Moving, is_keyless
 from pipeline.snapshot.snapshot import (
     VERIFIED_ALREADY,
     WHOLE_TABLE,
@@ -40,6 +34,7 @@ from pipeline.snapshot.snapshot import (
     Verification,
     progress,
 )
+from pipeline.snapshot.turns import unfinished_tables
 
 # How many accepted signals the checkpoint keeps, so that a repeated signal takes effect once.
 SIGNALS_REMEMBERED = 1000

@@ -25,13 +25,13 @@ from pipeline.coordinator.halted.table_scan import touch_scan
 from pipeline.coordinator.handle_schemas import invalidate_mirrors, single_transaction
 from pipeline.coordinator.handle_signals import signal_row_received
 from pipeline.coordinator.partial_rows import ImageMasks, PartialRows, classify_images, has_partial_images
+from pipeline.coordinator.snapshots.table_snapshots import stop_table
 from pipeline.coordinator.state import (
     BetweenTransactions,
     InTransaction,
     State,
     require_between_transactions,
     size_of,
-    stop_table,
     window_table,
     with_checkpoint,
     with_size,

@@ -31,6 +31,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from pipeline.coordinator.snapshots.table_snapshots import with_snapshot
 from pipeline.coordinator.state import (
     Planned,
     Planning,
@@ -40,18 +41,15 @@ from pipeline.coordinator.state import (
     begun_scn,
     drop_windows,
     forget_unknown_rows,
-    snapshot_of,
-    unused_id,
     window_table,
     with_checkpoint,
     with_mirror,
-    with_snapshot,
 )
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, stays_incomplete, unused_id
 from pipeline.snapshot.reselect_keys import (
     REREAD,
     UnknownRows,
@@ -61,6 +59,7 @@ from pipeline.snapshot.reselect_keys import (
     rereads_rows,
 )
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
+from pipeline.snapshot.turns import snapshot_of
 
 # The most keys in one order. The server finds each by its index if its optimizer has room for their list: 1.5 MB at
 # some 700 bytes for a key of several parts (MySQL 5.7 Reference Manual, `range_optimizer_max_mem_size`).

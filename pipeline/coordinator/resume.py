@@ -24,15 +24,14 @@ import re
 from dataclasses import replace
 
 from pipeline.config.settings import SnapshotMode
-from pipeline.coordinator.recapture import recapture_tables
-from pipeline.coordinator.state import unused_id
+from pipeline.coordinator.snapshots.recapture import recapture_tables
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import MOST_PRIORITY
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, unused_id
 from pipeline.snapshot.prepared_xa import left_out
 from pipeline.snapshot.snapshot import (
     Chunking,

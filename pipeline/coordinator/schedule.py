@@ -61,11 +61,9 @@ from pipeline.coordinator.state import (
     ReaderRunning,
     SchemaDiffers,
     State,
-    is_keyless,
     is_reading,
     range_of,
     snapshot_windows,
-    table_turns,
     window_table,
 )
 from pipeline.coordinator.verification import repair
@@ -74,7 +72,9 @@ from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import PlanTable, ReadChunk
 from pipeline.messages.journal import Full
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import is_keyless
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Range, Snapshot
+from pipeline.snapshot.turns import table_turns
 
 
 @dataclass(frozen=True, slots=True)

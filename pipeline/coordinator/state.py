@@ -1,9 +1,8 @@
 """The coordinator's state, and the small changes of it that the rules of the coordinator use."""
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -34,37 +33,11 @@ from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import (
-    Checkpoint,
-    Filling,
-    Mirror,
-    Ready,
-    awaits_snapshot,
-    stays_incomplete,
-)
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.reselect_keys import UnknownRows, rereads_rows
-from pipeline.snapshot.snapshot import (
-    ChunkId,
-    Chunking,
-    Completed,
-    Range,
-    Snapshot,
-    SnapshotFailed,
-    SnapshotStopped,
-    SnapshotWaiting,
-    TableSnapshot,
-    Unfinished,
-    progress,
-)
+from pipeline.snapshot.reselect_keys import UnknownRows
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Range, Snapshot, SnapshotWaiting, TableSnapshot
 from pipeline.snapshot.watermark import High, StreamPosition
-
-# How many ended snapshots the checkpoint keeps, and how many ended verifications, beyond those that say why a mirror
-# lacks rows.
-SNAPSHOTS_REMEMBERED = 10
-
-# Before the keys of what a failed snapshot has not read.
-_NOT_READ: Final = " (not read: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,85 +319,6 @@ def require_between_transactions(state: State, what: str) -> None:
         raise InvariantBroken(f"{what} came within {state.phase.gtid}, which hadn't ended")
 
 
-def stop_table(state: State, table: TableId, reason: str) -> State:
-    """Stops the table's capture: its snapshots fail, and an open transaction keeps nothing of it."""
-    if isinstance(state.phase, InTransaction):
-        state = replace(state, phase=replace(state.phase, stopped=state.phase.stopped | {table}))
-    state = with_checkpoint(state, stopped={**state.checkpoint.stopped, table: reason})
-    state = forget_unknown_rows(state, table)
-    while snapshot_of(state.checkpoint, table):  # also those that wait for the first one
-        state = fail_table(state, table, reason)
-    for snapshot, other in list(unfinished_tables(state.checkpoint)):  # and those that are being repaired
-        if other == table:
-            ended = SnapshotFailed(reason, progress(snapshot.tables[table]))
-            state = end_table(state, snapshot, table, ended)
-    return state
-
-
-def fail_table(state: State, table: TableId, reason: str) -> State:
-    """Marks the table's running snapshot, if it has one, as failed for this reason."""
-    snapshot = snapshot_of(state.checkpoint, table)
-    if snapshot is None:
-        return drop_windows(state, {table})
-    was = snapshot.tables[table]
-    schema = state.checkpoint.schemas.get(table)
-    hidden = schema is not None and state.protection.hides_key(schema)
-    unread = "" if hidden else _unread_ranges(was)
-    return end_table(state, snapshot, table, SnapshotFailed(f"{reason}{unread}", progress(was)))
-
-
-def _unread_ranges(state: TableSnapshot) -> str:
-    """Returns the unread part of the table, as text for the reason of a failure."""
-    if not isinstance(state, Chunking):
-        return ""
-    ranges = (
-        f"after {each.done} through {each.end}" if each.done else f"through {each.end}"
-        for each in state.ranges
-    )
-    return f"{_NOT_READ}{', '.join(ranges)})"
-
-
-def without_unread_ranges(failed: SnapshotFailed) -> SnapshotFailed:
-    """Returns the failure whose reason doesn't name the unread part of the table, in which there are keys."""
-    return replace(failed, reason=failed.reason.partition(_NOT_READ)[0])
-
-
-def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
-    """Ends the table's snapshot. A mirror with all of its rows is ready for merges.
-
-    A partly read mirror lacks rows. The next snapshot, whenever it comes, begins another generation. A complete mirror
-    lacks rows too if they were to be read again by this snapshot. It isn't complete any more, and begins again here.
-    """
-    was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
-    state = with_table(drop_windows(state, {table}), snapshot, table, ended)
-    fills = snapshot.fills(table) and not is_keyless(state.checkpoint, table)
-    match mirror, ended:
-        case Filling(since), Completed() if fills:
-            return with_mirror(state, table, Ready(since))
-        case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
-            # The next snapshot reads all rows into a mirror that has none of these.
-            return with_mirror(state, table, Filling(begun_scn(state)))
-        case Filling() | Ready(), SnapshotStopped() | SnapshotFailed() if rereads_rows(snapshot):
-            return _without_unknown_rows(state, table)
-        case _:
-            return state
-
-
-def _without_unknown_rows(state: State, table: TableId) -> State:
-    """Returns the state in which the table's mirror begins again, unless the table has stopped. Another snapshot of it
-    begins again, too, because its chunks so far are of the generation before."""
-    if table in state.checkpoint.stopped:
-        return state
-    other = snapshot_of(state.checkpoint, table)
-    if other is not None:
-        state = with_table(state, other, table, SnapshotWaiting())
-    return with_mirror(state, table, Filling(begun_scn(state)))
-
-
-def _fills_mirror(was: TableSnapshot) -> bool:
-    return isinstance(was, Chunking) and was.first
-
-
 def begun_scn(state: State) -> int:
     """Returns the SCN at which a mirror begins for which nothing counts that has passed.
 
@@ -438,13 +332,6 @@ def begun_scn(state: State) -> int:
 def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
     """Returns the state with another state of the table's mirror."""
     return with_checkpoint(state, mirrors={**state.checkpoint.mirrors, table: mirror})
-
-
-def restart_table(state: State, snapshot: Snapshot, table: TableId) -> State:
-    """Begins the table's snapshot and its mirror again, because the meaning of its keys has changed."""
-    if _fills_mirror(snapshot.tables[table]):
-        state = with_mirror(state, table, Filling(begun_scn(state)))
-    return with_table(drop_windows(state, {table}), snapshot, table, SnapshotWaiting())
 
 
 def drop_windows(state: State, tables: Iterable[TableId]) -> State:
@@ -484,84 +371,6 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
     return with_checkpoint(state, snapshots=snapshots)
 
 
-def with_snapshot(state: State, snapshot: Snapshot) -> State:
-    """Returns the state with one more snapshot.
-
-    If it is the first snapshot of a table, the table has a mirror from here on. Earlier changes don't count for that
-    mirror: another key may have told their rows apart. The same holds for a table whose mirror lacks rows, because the
-    snapshot that filled it failed or was stopped.
-    """
-    mirrors = state.checkpoint.mirrors
-    first = [
-        table
-        for table, waiting in snapshot.tables.items()
-        if isinstance(waiting, SnapshotWaiting)
-        and snapshot.fills(table)
-        and not is_keyless(state.checkpoint, table)
-        and (table not in mirrors or stays_incomplete(state.checkpoint, table))
-    ]
-    begun = {**mirrors, **dict.fromkeys(first, Filling(begun_scn(state)))}
-    return with_checkpoint(state, snapshots=(*state.checkpoint.snapshots, snapshot), mirrors=begun)
-
-
-def unused_id(checkpoint: Checkpoint, wanted: str) -> str:
-    """Returns this id for a snapshot, or a similar one if a snapshot or a signal has it."""
-    used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
-    return wanted if wanted not in used else unused_id(checkpoint, f"{wanted}-again")
-
-
-def is_keyless(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Returns whether the table has no primary key, so that its rows can only be read all at once (a scan)."""
-    schema = checkpoint.schemas.get(table)
-    return schema is not None and not schema.key
-
-
-def forget_old_snapshots(state: State) -> State:
-    """Returns the state without the snapshots that ended long ago, in which the ends since are numbered.
-
-    What has ended since stays, however much it is: no checkpoint has its end yet. The ends of verifications count by
-    themselves, because the lake compares their rows later. A snapshot that a signal stopped stays while a mirror lacks
-    rows because of that. So no statement begins the mirror again.
-    """
-    before = state.checkpoint.snapshots
-    known = max((snapshot.end_number for snapshot in before), default=0)
-    snapshots = _number_ends(before, known)
-    old = {snapshot.id for snapshot in _beyond_remembered(snapshots) if snapshot.end_number <= known}
-    if old:
-        last = {table: snapshot.id for snapshot in snapshots for table in snapshot.tables}
-        mirrors = state.checkpoint.mirrors
-        snapshots = tuple(s for s in snapshots if s.id not in old or _explains_lack(s, last, mirrors))
-    return state if snapshots == before else with_checkpoint(state, snapshots=snapshots)
-
-
-def _number_ends(snapshots: tuple[Snapshot, ...], known: int) -> tuple[Snapshot, ...]:
-    """Returns the snapshots with the numbers of their ends. So many (`known`) are given, and 0 is that of no end."""
-    numbers = itertools.count(known + 1)
-    return tuple(
-        replace(snapshot, end_number=next(numbers) if snapshot.ended else 0)
-        if snapshot.ended is not (snapshot.end_number > 0)
-        else snapshot
-        for snapshot in snapshots
-    )
-
-
-def _beyond_remembered(snapshots: tuple[Snapshot, ...]) -> Iterator[Snapshot]:
-    """Yields the ended snapshots, and the ended verifications, except the last ones that ended."""
-    by_end = sorted((snapshot for snapshot in snapshots if snapshot.ended), key=lambda each: each.end_number)
-    yield from [each for each in by_end if each.verification is None][:-SNAPSHOTS_REMEMBERED]
-    yield from [each for each in by_end if each.verification is not None][:-SNAPSHOTS_REMEMBERED]
-
-
-def _explains_lack(ended: Snapshot, last: Mapping[TableId, str], mirrors: Mapping[TableId, Mirror]) -> bool:
-    """Returns whether a mirror lacks rows because of it; `last`: the id of each table's last snapshot."""
-    return any(
-        isinstance(state, SnapshotStopped)
-        and isinstance(mirrors.get(table), Filling)
-        and last[table] == ended.id
-        for table, state in ended.tables.items()
-    )
-
-
 def with_plan(state: State, table: TableId, plan: TablePlan) -> State:
     """Returns the state with another plan of a table."""
     return replace(state, plans={**state.plans, table: plan})
@@ -575,41 +384,6 @@ def without_plan(state: State, table: TableId) -> State:
 def with_checkpoint(state: State, **changes: object) -> State:
     """Returns the state with these changes of its checkpoint."""
     return replace(state, checkpoint=replace(state.checkpoint, **changes))  # type: ignore[arg-type]
-
-
-def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
-    """Returns the snapshot that reads this table next or now.
-
-    A table that is under way stays with its snapshot, even if another one would come before it.
-    """
-    wanting = [
-        s for s in by_priority(checkpoint) if isinstance(s.tables.get(table), SnapshotWaiting | Chunking)
-    ]
-    under_way = (snapshot for snapshot in wanting if isinstance(snapshot.tables[table], Chunking))
-    return next(under_way, wanting[0] if wanting else None)
-
-
-def table_turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
-    """Returns each table that a snapshot will read, with its `snapshot_of`, in the order of their turns."""
-    turns: dict[TableId, Snapshot] = {}
-    for snapshot, table in unfinished_tables(checkpoint):
-        state = snapshot.tables[table]
-        if isinstance(state, Chunking) or (isinstance(state, SnapshotWaiting) and table not in turns):
-            turns[table] = snapshot
-    return turns
-
-
-def unfinished_tables(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
-    """Returns the tables of all waiting and running snapshots, in the snapshots' order."""
-    for snapshot in by_priority(checkpoint):
-        for table, state in snapshot.tables.items():
-            if isinstance(state, Unfinished):
-                yield snapshot, table
-
-
-def by_priority(checkpoint: Checkpoint) -> list[Snapshot]:
-    """Returns the snapshots, higher priorities first, then older ones."""
-    return sorted(checkpoint.snapshots, key=lambda snapshot: -snapshot.priority)
 
 
 def size_of(state: State, order: ReadChunk) -> ChunkSize:

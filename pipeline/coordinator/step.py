@@ -79,6 +79,8 @@ from pipeline.coordinator.consistent_state import AtPosition
 from pipeline.coordinator.halted import consistent_schedule, table_scan
 from pipeline.coordinator.handle_signals import signal_received
 from pipeline.coordinator.schedule import order_reads
+from pipeline.coordinator.snapshots.ended_snapshots import forget_old_snapshots
+from pipeline.coordinator.snapshots.table_snapshots import end_table, stop_table
 from pipeline.coordinator.state import (
     BetweenTransactions,
     FoundEmpty,
@@ -91,11 +93,7 @@ from pipeline.coordinator.state import (
     State,
     UnwrittenChunks,
     WindowMode,
-    end_table,
-    forget_old_snapshots,
     range_of,
-    snapshot_of,
-    stop_table,
     window_table,
     with_checkpoint,
     with_table,
@@ -112,6 +110,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.reselect_keys import NO_KEYS
 from pipeline.snapshot.snapshot import Chunking, Progress, advance_range
+from pipeline.snapshot.turns import snapshot_of
 
 
 def start(

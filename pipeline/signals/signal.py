@@ -123,7 +123,7 @@ class StopSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Recapture:
-    """Begin stopped tables again, for any reason of the stop (`pipeline.coordinator.recapture`)."""
+    """Begin stopped tables again, for any reason of the stop (`pipeline.coordinator.snapshots.recapture`)."""
 
     wire: ClassVar[str] = "Recapture"
 

@@ -66,7 +66,7 @@ class Checkpoint:
     whose log had what has passed last; empty in checkpoints from before this field. `witnesses`: the last transactions
     that have passed (`pipeline.gtid.witness`); none in checkpoints from before this field. `recapturing`: the tables
     that the next start of capture begins again, each with the signal that requested it
-    (`pipeline.coordinator.recapture`). `prepared`: the XA transactions that wait for their second phase.
+    (`pipeline.coordinator.snapshots.recapture`). `prepared`: the XA transactions that wait for their second phase.
     `unknown_engines`: the tables whose engine may be one whose rows the log doesn't have. A statement may have changed
     it, and the server hasn't said it since. `scanned`: the tables without a key whose changes add up to their rows,
     since a scan (`pipeline.coordinator.halted.table_scan`) has read these. `log_end`: the place in the log of `server`
@@ -118,6 +118,18 @@ def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
 def stays_incomplete(checkpoint: Checkpoint, table: TableId) -> bool:
     """Returns whether the table's mirror lacks rows that no snapshot will bring."""
     return isinstance(checkpoint.mirrors.get(table), Filling) and not awaits_snapshot(checkpoint, table)
+
+
+def unused_id(checkpoint: Checkpoint, wanted: str) -> str:
+    """Returns this id for a snapshot, or a similar one if a snapshot or a signal has it."""
+    used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
+    return wanted if wanted not in used else unused_id(checkpoint, f"{wanted}-again")
+
+
+def is_keyless(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Returns whether the table has no primary key, so that its rows can only be read all at once (a scan)."""
+    schema = checkpoint.schemas.get(table)
+    return schema is not None and not schema.key
 
 
 _MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}

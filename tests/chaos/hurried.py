@@ -21,7 +21,7 @@ from actors.runtime import recent_events
 from actors.runtime.supervisor import RestartLimits, Supervisor
 from actors.service import assembly, cli
 from pipeline.coordinator import handle_signals
-from pipeline.coordinator import state as coordinator
+from pipeline.coordinator.snapshots import ended_snapshots
 from pipeline.lake import maintenance
 from pipeline.lake.tables import properties as lake_properties
 from pipeline.signals import outcomes
@@ -65,7 +65,7 @@ def hurry(trim_every_s: float, vacuum_every_s: float) -> None:
 def remember_less() -> None:
     """Have the service remember fewer signals, states, snapshots and events, and keep no file or result for days."""
     handle_signals.SIGNALS_REMEMBERED = outcomes.STATES_REMEMBERED = SIGNALS  # type: ignore[misc]
-    coordinator.SNAPSHOTS_REMEMBERED = SNAPSHOTS
+    ended_snapshots.SNAPSHOTS_REMEMBERED = SNAPSHOTS
     recent_events.MOST_EVENTS = SIGNALS  # type: ignore[misc]
     maintenance.CHECKPOINT_AFTER = COMMITS  # type: ignore[misc]
     upkeep.MANY_RESULTS = RESULTS  # type: ignore[attr-defined]

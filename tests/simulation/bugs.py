@@ -15,7 +15,6 @@ from pipeline.coordinator import (
     handle_schemas,
     handle_signals,
     handle_transactions,
-    recapture,
     resume,
     schedule,
 )
@@ -23,6 +22,7 @@ from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition
+from pipeline.coordinator.snapshots import recapture, table_snapshots
 from pipeline.coordinator.state import InTransaction, Order, State
 from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading, Reconciling, Window
@@ -169,7 +169,7 @@ def a_mirror_has_one_generation(patch: Patch) -> None:
         before = state.checkpoint.mirrors.get(table)
         return original(state, table, replace(mirror, since=before.since) if before else mirror)
 
-    for module in (coordinator_state, handle_schemas):
+    for module in (table_snapshots, handle_schemas):
         patch.setattr(module, "with_mirror", with_mirror)
 
 

@@ -6,13 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition, OpeningTransactions
 from pipeline.coordinator.schedule import _bytes_waiting
-from pipeline.coordinator.state import (
-    FoundEmpty,
-    InTransaction,
-    SchemaDiffers,
-    State,
-    window_table,
-)
+from pipeline.coordinator.state import FoundEmpty, InTransaction, SchemaDiffers, State, window_table
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced

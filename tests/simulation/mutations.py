@@ -18,12 +18,8 @@ from pipeline.coordinator import (
 )
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.state import (
-    FoundEmpty,
-    Order,
-    Planned,
-    State,
-)
+from pipeline.coordinator.snapshots import table_snapshots
+from pipeline.coordinator.state import FoundEmpty, Order, Planned, State
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.gtid.intervals import NO_INTERVALS
@@ -36,7 +32,7 @@ from pipeline.messages.journal import Append, ChunkPart
 from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import snapshot as snapshots
-from pipeline.snapshot import watermark
+from pipeline.snapshot import turns, watermark
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import (
     Chunking,
@@ -192,7 +188,7 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
     original = coordinator._complete_empty_tables
 
     def emptied(state: State) -> State:
-        first = {t: s.id for t, s in coordinator_state.table_turns(state.checkpoint).items()}
+        first = {t: s.id for t, s in turns.table_turns(state.checkpoint).items()}
         plans = {
             t: replace(r, snapshot=first[t]) if isinstance(r, FoundEmpty) and t in first else r
             for t, r in state.plans.items()
@@ -236,7 +232,7 @@ def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         state, table = original(state, message), message.chunk.table
-        snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
+        snapshot = turns.snapshot_of(state.checkpoint, table)
         chunking = snapshot.tables[table] if snapshot else None
         if snapshot is None or not isinstance(chunking, Chunking) or message.upto is None:
             return state
@@ -251,7 +247,7 @@ def a_table_completes_when_it_is_read(patch: Patch) -> None:
 
     def chunk_read(state: State, message: ChunkRead) -> State:
         state, table = original(state, message), message.chunk.table
-        snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
+        snapshot = turns.snapshot_of(state.checkpoint, table)
         if snapshot is None or message.upto is not None:
             return state
         return coordinator_state.with_table(state, snapshot, table, Completed(Progress()))
@@ -277,9 +273,9 @@ def any_key_will_do(patch: Patch) -> None:
 def a_failed_chunk_is_skipped(patch: Patch) -> None:
     def chunk_failed(state: State, message: ChunkFailed) -> State:
         table = message.chunk.table
-        snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
+        snapshot = turns.snapshot_of(state.checkpoint, table)
         assert snapshot is not None
-        return coordinator_state.end_table(state, snapshot, table, Completed(Progress()))
+        return table_snapshots.end_table(state, snapshot, table, Completed(Progress()))
 
     patch.setattr(handle_chunks, "chunk_failed", chunk_failed)
 
@@ -389,7 +385,7 @@ def chunks_are_asked_for_within(patch: Patch) -> None:
 
 
 def nothing_is_withdrawn(patch: Patch) -> None:
-    original = coordinator_state.stop_table
+    original = table_snapshots.stop_table
 
     def stop_table(state: State, table: TableId, reason: str) -> State:
         return replace(original(state, table, reason), phase=state.phase)

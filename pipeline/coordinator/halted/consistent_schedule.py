@@ -21,11 +21,11 @@ from pipeline.coordinator.state import (
     SchemaDiffers,
     State,
     drop_windows,
-    table_turns,
 )
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import CloseTransactions, OpenTransactions, TransactionsOpened
 from pipeline.snapshot.snapshot import Chunking, Snapshot, SnapshotWaiting
+from pipeline.snapshot.turns import table_turns
 
 
 def transactions_opened(state: State, message: TransactionsOpened) -> State:

@@ -61,6 +61,7 @@ from typing import Final, assert_never
 import numpy as np
 import pyarrow as pa
 
+from pipeline.coordinator.snapshots.table_snapshots import end_table, fail_table
 from pipeline.coordinator.state import (
     ApproachingScan,
     BetweenTransactions,
@@ -73,10 +74,6 @@ from pipeline.coordinator.state import (
     ReaderRunning,
     Scanning,
     State,
-    end_table,
-    fail_table,
-    is_keyless,
-    table_turns,
     with_checkpoint,
 )
 from pipeline.errors import InvariantBroken
@@ -97,8 +94,9 @@ from pipeline.messages.journal import ChunkPart
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.compatibility import difference, schemas_agree
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, is_keyless
 from pipeline.snapshot.snapshot import ChunkId, Completed, Progress, Snapshot
+from pipeline.snapshot.turns import table_turns
 from pipeline.snapshot.watermark import is_usable_low
 
 # How often a scan is tried before its table's snapshot fails.

@@ -9,10 +9,12 @@ columns that it had when the verification was requested. If either has changed, 
 that reason. No mirror begins at the SCN of a checkpoint that was sent, so a mirror of `since` or later is another one.
 """
 
-from pipeline.coordinator.state import State, end_table, unfinished_tables
+from pipeline.coordinator.snapshots.table_snapshots import end_table
+from pipeline.coordinator.state import State
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from pipeline.snapshot.snapshot import VERIFIED_ALREADY, Snapshot, SnapshotFailed, progress
+from pipeline.snapshot.turns import unfinished_tables
 
 INCOMPLETE = "its mirror isn't complete: verify it once its snapshot is"
 _MIRROR_BEGUN = "its mirror has begun again: verify it once that is complete"

@@ -21,13 +21,8 @@ may still differ then, and the comparison says so.
 from dataclasses import replace
 
 from pipeline.coordinator.reselect import is_schema_settled
-from pipeline.coordinator.state import (
-    ReaderRunning,
-    Repair,
-    State,
-    end_table,
-    with_table,
-)
+from pipeline.coordinator.snapshots.table_snapshots import end_table
+from pipeline.coordinator.state import ReaderRunning, Repair, State, with_table
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import RepairRows
 from pipeline.messages.journal import DifferencesReported

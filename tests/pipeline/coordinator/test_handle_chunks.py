@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.coordinator.handle_chunks import MOST_POSITIONS
-from pipeline.coordinator.state import SchemaDiffers, with_snapshot
+from pipeline.coordinator.snapshots.table_snapshots import with_snapshot
+from pipeline.coordinator.state import SchemaDiffers
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import SchemaVerified
 from pipeline.messages.chunks import ChunkSchemaChanged, OpenTransactions, TransactionsOpened

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pipeline.coordinator.state import SNAPSHOTS_REMEMBERED
+from pipeline.coordinator.snapshots.ended_snapshots import SNAPSHOTS_REMEMBERED
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages.changes import (
     CreationStatements,

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import reselect
-from pipeline.coordinator.state import Order, SchemaDiffers, end_table
+from pipeline.coordinator.snapshots.table_snapshots import end_table
+from pipeline.coordinator.state import Order, SchemaDiffers
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import chunk_table
 from pipeline.messages.changes import (

@@ -10,8 +10,8 @@ from pipeline.config.column_protection import UNPROTECTED, Protection, Protectio
 from pipeline.config.secret import Secret
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
-from pipeline.coordinator.recapture import recapture_reprotected, recapture_tables, stop_reason
-from pipeline.coordinator.state import stop_table
+from pipeline.coordinator.snapshots.recapture import recapture_reprotected, recapture_tables, stop_reason
+from pipeline.coordinator.snapshots.table_snapshots import stop_table
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.foreign_key import ForeignKey

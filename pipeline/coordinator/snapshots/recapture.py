@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.config.column_protection import Protection
-from pipeline.coordinator.state import without_unread_ranges
+from pipeline.coordinator.snapshots.table_snapshots import without_unread_ranges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from pipeline.snapshot.key_protection import restarts_at_start
