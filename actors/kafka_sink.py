@@ -2,9 +2,12 @@
 
 `pipeline.kafka.step` decides, and this actor performs it, at Kafka and at the journal.
 
+The orders of one step are one work of the actor's loop. So the actor notices a stop while a broker doesn't answer.
+
 It needs only the reading side of the journal. A failure here affects neither capture nor the lake.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, assert_never
@@ -22,6 +25,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
+from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.consumer_names import KAFKA_CONSUMER
@@ -32,28 +36,33 @@ from pipeline.kafka.errors import BatchTooLarge, TableRefusal, TopicRefusal
 from pipeline.kafka.facts import (
     BatchDivided,
     Fact,
+    KafkaStopRequested,
     KafkaTimerFired,
     OpenRecordsFound,
     PlacesFound,
     SegmentPlanned,
+    StopTimePassed,
     TopicRefused,
     TransactionCommitted,
 )
 from pipeline.kafka.orders import (
     BeginAgain,
     BeginTransaction,
+    BreakOff,
     CommitTransaction,
     ConfirmSegment,
+    ConnectedOrder,
     Order,
     PlanSegment,
     ReportCaughtUp,
+    ReportRest,
     ReportSetAside,
     SendHeartbeat,
     SendNotifications,
     SendPortion,
 )
 from pipeline.kafka.position import NamedPosition, SinkPosition
-from pipeline.kafka.state import Committing, JournalBounds, OneTopic, State
+from pipeline.kafka.state import AllSent, Committing, JournalBounds, OneTopic, RestLeft, State
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
@@ -110,21 +119,33 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._freshness: float | None = None
         # Whether the position wasn't compared with the journal's end yet.
         self._unchecked = True
+        # The orders of one step are performed after those of the step before.
+        self._turn = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Fences a predecessor, finds the position, and sends what the topics lack."""
-        await self._take_in(await self._places())
-        self.rest()
+        """Fences a predecessor, finds the position, and begins to send what the topics lack."""
+        self.begin_work(self._wait_closed(), self._take_in)
+        self.begin_work(self._performed((BeginAgain(),)), self._take_in)
+
+    def takes(self) -> bool:
+        """Takes further segments only after the topics have all earlier ones."""
+        return isinstance(self._state.doing, AllSent)
 
     def next_at(self) -> float | None:
-        """Returns when the next heartbeat is due, or a topic that was set aside."""
+        """Returns when the next heartbeat is due, or a topic that was set aside, or the next part of a stop."""
         return kafka_sink.timer_at(self._state)
 
     async def time_came(self) -> None:
-        """Sends a heartbeat, or what a topic that was set aside lacks."""
+        """Sends a heartbeat, or what a topic that was set aside lacks. Brings a stop to its next part."""
+        if self._state.stop is not None:
+            await self._take_in(StopTimePassed())
+            return
         first = await self._calls.in_thread(self._journal.consumers.first)
         await self._take_in(KafkaTimerFired(first))
-        self.rest()
+
+    def ended(self) -> bool:
+        """Ends when everything is sent, or what a stop leaves is left."""
+        return super().ended() or (isinstance(self._state.doing, RestLeft) and not self._works)
 
     async def handle(self, message: SegmentSealed) -> None:
         """Sends everything through the segment."""
@@ -133,20 +154,21 @@ class KafkaSink(Actor[ToKafkaSink]):
     async def release(self) -> None:
         """Disconnects from the broker, and waits for the thread."""
         self._calls.release()
+        self._break_off()
+        for work in self._works:
+            await broken_off(work)
         await self._leave()
         await self._calls.end()
 
-    def waits(self) -> str | None:
-        """Returns what it waits for, None if nothing: a broker or a schema registry without an answer for a while."""
-        whom = self._calls.waited_for()
-        return None if whom is None else f"{whom} doesn't answer"
-
     def status(self) -> dict[str, Any]:
-        """Returns how far the topics are, by the last Kafka transaction, and how fresh that was."""
-        position = self._state.at.position
+        """Returns how far the topics are, by the last Kafka transaction, and how fresh that was.
+
+        `waits`: who hasn't answered for a while, a broker or a schema registry; None if there's no such.
+        """
+        position, silent = self._state.at.position, self._calls.waited_for()
         return {
             "connected": self._connected is not None,
-            "waits": self.waits(),
+            "waits": None if silent is None else f"{silent} doesn't answer",
             "topics": self._settings.topic_prefix,
             "segment": position.segment,
             "within": {"scn": position.scn, "rows": position.rows} if position.scn or position.rows else None,
@@ -157,6 +179,11 @@ class KafkaSink(Actor[ToKafkaSink]):
     def not_ready(self) -> str | None:
         """Returns why it isn't ready, None once it is connected to a broker."""
         return None if self._connected is not None else "Kafka doesn't answer yet"
+
+    async def _wait_closed(self) -> Fact:
+        """Returns when the service stops, even if the sink is sending."""
+        await self.mailbox.wait_closed()
+        return KafkaStopRequested(self.now())
 
     async def _places(self, opened: frozenset[TopicPart] = frozenset()) -> PlacesFound:
         """Connects, ends what is open in these partitions, and finds the position, with a new epoch."""
@@ -196,17 +223,37 @@ class KafkaSink(Actor[ToKafkaSink]):
             known.sent,
         )
 
-    async def _take_in(self, fact: Fact) -> None:
-        """Performs the orders that follow from a fact, and from the facts that these bring, until none follows."""
-        facts = [fact]
-        while facts:
-            self._state, orders = kafka_sink.step(self._state, facts.pop(0), self.now())
-            for order in orders:
-                brought = await self._brought(order)
-                facts += [brought] if brought is not None else []
-                if isinstance(brought, TopicRefused | OpenRecordsFound | BatchDivided):
-                    break
+    async def _take_in(self, fact: Fact | None) -> None:
+        """Begins the orders that follow from a fact. The fact that they bring comes later."""
+        orders: tuple[Order, ...] = ()
+        if fact is not None:
+            self._state, orders = kafka_sink.step(self._state, fact, self.now())
             self._count_set_aside()
+        if BreakOff() in orders:
+            self._break_off()
+        if orders:
+            self.begin_work(self._performed(orders), self._take_in)
+        elif isinstance(self._state.doing, AllSent):
+            self.rest()
+
+    def _break_off(self) -> None:
+        for work in self._works:
+            work.cancel()
+
+    async def _performed(self, orders: tuple[Order, ...]) -> Fact | None:
+        """Performs the orders of one step. Returns the fact that one brings, after which no other follows.
+
+        Nothing follows from orders that a stop breaks off.
+        """
+        try:
+            async with self._turn:
+                for order in orders:
+                    if (brought := await self._brought(order)) is not None:
+                        return brought
+        except asyncio.CancelledError:
+            if not isinstance(self._state.doing, RestLeft):
+                raise
+        return None
 
     async def _brought(self, order: Order) -> Fact | None:
         """Returns the fact that an order brings. A topic's refusal is one if the topic is set aside."""
@@ -234,16 +281,10 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     async def _carry_out(self, order: Order) -> Fact | None:
         """Performs an order. Returns the fact that it brings, None if it brings none."""
-        connected = self._connected
-        assert connected is not None
         match order:
-            case BeginTransaction(batch_bytes):
-                if self._unchecked:  # before the topics have anything that a crash would find ahead of it
-                    await self._calls.in_thread(self._journal.consumers.checked, KAFKA_CONSUMER)
-                    self._unchecked = False
-                self._began, self._source_committed = self.now(), []
-                self._sender.begin(batch_bytes)
-                await self._calls.at_broker(connected.producer.begin())
+            case BeginAgain(opened):
+                await self._leave()
+                return await self._places(opened)
             case PlanSegment(segment, after_scn, split, capacity):
                 entry = await self._entry_of(segment)
                 portions = await self._calls.in_thread(
@@ -252,6 +293,29 @@ class KafkaSink(Actor[ToKafkaSink]):
                 if entry.commit_times is not None:
                     self._source_committed += entry.commit_times.samples
                 return SegmentPlanned(portions)
+            case ReportSetAside(topic, reason):
+                log.error("the topic was set aside", topic=topic, reason=reason)
+            case ReportCaughtUp(topic):
+                log.info("the topic takes its messages again", topic=topic)
+            case ReportRest(segment):
+                log.warning("the next start sends the rest", segment=segment)
+            case BreakOff():
+                pass  # that was done at once
+            case _:
+                assert self._connected is not None
+                return await self._carry_out_connected(self._connected, order)
+        return None
+
+    async def _carry_out_connected(self, connected: BrokerConnection, order: ConnectedOrder) -> Fact | None:
+        """Performs an order that needs the broker, or what it has said."""
+        match order:
+            case BeginTransaction(batch_bytes):
+                if self._unchecked:  # before the topics have anything that a crash would find ahead of it
+                    await self._calls.in_thread(self._journal.consumers.checked, KAFKA_CONSUMER)
+                    self._unchecked = False
+                self._began, self._source_committed = self.now(), []
+                self._sender.begin(batch_bytes)
+                await self._calls.at_broker(connected.producer.begin())
             case SendPortion():
                 entry, by = await self._entry_of(order.segment), self._state.routing_of(order.segment)
                 return await self._sender.send_portion(connected, entry, order, by)
@@ -263,19 +327,12 @@ class KafkaSink(Actor[ToKafkaSink]):
             case CommitTransaction(at):
                 await self._commit(connected, at)
                 return TransactionCommitted()
-            case BeginAgain(opened):
-                await self._leave()
-                return await self._places(opened)
             case ConfirmSegment(segment, needless):
                 await self._report_position()
                 record = self._journal.consumers.record_progress
                 sent = NamedPosition(connected.position_topic, self._state.at.position)
                 await self._calls.in_thread(record, KAFKA_CONSUMER, needless, segment, sent=sent)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
-            case ReportSetAside(topic, reason):
-                log.error("the topic was set aside", topic=topic, reason=reason)
-            case ReportCaughtUp(topic):
-                log.info("the topic takes its messages again", topic=topic)
             case _:
                 assert_never(order)
         return None

@@ -9,7 +9,9 @@ After any failure the sink closes the producer and starts another one.
 
 import asyncio
 from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
+from inspect import getcoroutinelocals, iscoroutine
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -33,9 +35,10 @@ from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import BatchTooLarge, KafkaRefused, KafkaUnavailable, TopicRefusal, classed
 from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, open_parts
 
-# How long a start, and an end, may take (s).
+# How long a start may take, a question, and each of the two steps of an end (s).
 STARTS_WITHIN_S: Final = 30.0
-ENDS_WITHIN_S: Final = 5.0
+ANSWERS_WITHIN_S: Final = 5.0
+ENDS_WITHIN_S: Final = 1.0
 
 # After so long (s) without an answer to a batch the partitions of all batches are looked for.
 LOOK_AFTER_S: Final = 2.0
@@ -79,6 +82,17 @@ class _Sending:
     count: int
     bytes: int
     future: asyncio.Future[Any]
+
+
+def _under_way(sender: asyncio.Task[None]) -> set[asyncio.Task[Any]]:
+    """Returns the tasks that a sender has begun, which nothing but its coroutine knows.
+
+    aiokafka 0.14 has no other way to end them. A sender that is cancelled waits for them. They try until a broker
+    answers, and wait forever for the metadata of a client that is closed.
+    """
+    routine = sender.get_coro()
+    assert iscoroutine(routine)
+    return set(getcoroutinelocals(routine).get("tasks", ()))
 
 
 class _NoBrokers(set[int]):
@@ -178,7 +192,7 @@ class KafkaProducer:
 
     async def offsets(self, parts: Collection[TopicPart], isolation: Isolation) -> dict[TopicPart, int]:
         """Returns the end of each of these partitions that exist, as such a consumer sees it."""
-        self._deadline = max(self._deadline, self._now() + ENDS_WITHIN_S)
+        self._deadline = max(self._deadline, self._now() + ANSWERS_WITHIN_S)
         topics = {topic for topic, _ in parts}
         one = min(topics) if len(topics) == 1 else None
         return await self._in_time(end_offsets(self._producer.client, parts, isolation), one)
@@ -204,14 +218,21 @@ class KafkaProducer:
         return True
 
     async def _drop(self) -> None:
-        """Takes its task and its connections away: it waits for what never comes."""
+        """Takes its tasks and its connections away: they wait for what never comes.
+
+        A connection closes once the broker has taken what was written to it. One that hangs may never do so.
+        """
         producer = self._producer
-        task = producer._sender.sender_task  # noqa: SLF001
         producer._closed = True  # noqa: SLF001
-        if task is not None:
+        sender = producer._sender.sender_task  # noqa: SLF001
+        tasks = set() if sender is None else {sender, *_under_way(sender)}
+        for task in tasks:
             task.cancel()
-            await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
-        await producer.client.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                if tasks:
+                    await asyncio.wait(tasks)
+                await producer.client.close()
 
     async def _room(self, topic: str, size: int) -> None:
         """Waits until a request with all batches that are on their way has room for one more.

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from actors.runtime.actor import Actor
 
-# Who waits for a broker or a schema registry for longer (s) isn't waited for by a clean stop.
+# The status names a broker or a schema registry that hasn't answered for longer (s).
 BROKER_PATIENCE_S: Final = 20.0
 
 Arguments = ParamSpec("Arguments")

@@ -72,6 +72,18 @@ class KafkaTimerFired:
     first: int
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaStopRequested:
+    """The service has been stopping since a moment (s): the journal seals no further segment."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimePassed:
+    """A stop has come to the time that `timer_at` returned."""
+
+
 Fact = (
     PlacesFound
     | SegmentSealed
@@ -82,4 +94,6 @@ Fact = (
     | OpenRecordsFound
     | BatchDivided
     | KafkaTimerFired
+    | KafkaStopRequested
+    | StopTimePassed
 )

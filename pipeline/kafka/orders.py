@@ -104,15 +104,23 @@ class ReportCaughtUp:
     topic: str
 
 
-Order = (
-    BeginTransaction
-    | PlanSegment
-    | SendPortion
-    | SendHeartbeat
-    | SendNotifications
-    | CommitTransaction
-    | BeginAgain
-    | ConfirmSegment
-    | ReportSetAside
-    | ReportCaughtUp
+@dataclass(frozen=True, slots=True)
+class BreakOff:
+    """Break off the orders that are under way. What isn't committed never happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRest:
+    """Log that the next start sends the rest.
+
+    `segment`: the topics have everything through it. None if the sink doesn't know its position.
+    """
+
+    segment: int | None
+
+
+# What is ordered only once the sink has found its position.
+ConnectedOrder = (
+    BeginTransaction | SendPortion | SendHeartbeat | SendNotifications | CommitTransaction | ConfirmSegment
 )
+Order = PlanSegment | BeginAgain | ReportSetAside | ReportCaughtUp | BreakOff | ReportRest | ConnectedOrder

@@ -114,7 +114,29 @@ class Committing:
     portions: tuple[Portion, ...]
 
 
-SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingPortion | Committing
+@dataclass(frozen=True, slots=True)
+class RestLeft:
+    """The sink sends nothing more. The next start sends the rest."""
+
+
+SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingPortion | Committing | RestLeft
+
+
+@dataclass(frozen=True, slots=True)
+class SendingRest:
+    """The service stops. Until this moment (s) the sink sends what is sealed."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommittingLast:
+    """The service stops. The sink commits what it has sent, and breaks off what isn't committed by this moment (s)."""
+
+    until: float
+
+
+StopPhase = SendingRest | CommittingLast
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +155,7 @@ class State:
     set aside is tried again; one that isn't named is due at once. `batch_bytes`: the bytes of a batch, for topics that
     take no larger ones. `open_parts`: where a look found open records that no position knows. Each later producer
     leaves its marker there first. Otherwise each would find another writer's records there once more, and topics had to
-    pass in one look.
+    pass in one look. `stop`: None unless the service stops.
     """
 
     most_rows: int
@@ -150,6 +172,7 @@ class State:
     again: Mapping[str, float] = field(default_factory=dict)
     batch_bytes: Mapping[str, int] = field(default_factory=dict)
     open_parts: frozenset[TopicPart] = frozenset()
+    stop: StopPhase | None = None
 
     def routing_of(self, segment: int) -> Routing:
         """Returns by which settings the rows of a segment have their topics."""

@@ -29,9 +29,13 @@ aside, these still lack the rows that earlier settings routed to them. So the po
 the last segment that they apply to, until no topic lacks anything of it. A row's segment decides where it goes, and so
 each row goes to one topic, once. No Kafka transaction has rows of two settings.
 
-**Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. Each order brings a
-fact, except ConfirmSegment, BeginTransaction, SendHeartbeat, SendNotifications and the reports. A refusal, open records
-and a batch that is too large end the orders that follow from the same fact.
+**A stop** ends when all is sent, or after `SENDS_FOR_S`. Then the sink begins no further Kafka transaction, and commits
+the one that is open with what it has. If that takes longer than `COMMITS_WITHIN_S`, as where a broker doesn't answer,
+the sink breaks it off. That leaves the topics as a kill does: the next start continues from the last committed one.
+
+**Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. The last of them
+brings a fact, unless it is ConfirmSegment or a report. No order before it does. A refusal, open records and a batch
+that is too large end the orders that follow from the same fact.
 """
 
 from collections.abc import Mapping
@@ -42,22 +46,26 @@ from pipeline.errors import Definite, InvariantBroken, expect
 from pipeline.kafka.facts import (
     BatchDivided,
     Fact,
+    KafkaStopRequested,
     KafkaTimerFired,
     OpenRecordsFound,
     PlacesFound,
     PortionSent,
     SegmentPlanned,
+    StopTimePassed,
     TopicRefused,
     TransactionCommitted,
 )
 from pipeline.kafka.orders import (
     BeginAgain,
     BeginTransaction,
+    BreakOff,
     CommitTransaction,
     ConfirmSegment,
     Order,
     PlanSegment,
     ReportCaughtUp,
+    ReportRest,
     ReportSetAside,
     SendHeartbeat,
     SendNotifications,
@@ -69,11 +77,14 @@ from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
     Committing,
+    CommittingLast,
     FindingPosition,
     OneTopic,
     OpenTransaction,
     PlanningSegment,
+    RestLeft,
     SendingPortion,
+    SendingRest,
     State,
     Topics,
     includes,
@@ -84,6 +95,9 @@ from pipeline.messages.journal import SegmentSealed
 # After so long (s) a topic that was set aside is tried again.
 AGAIN_AFTER_S: Final = 30.0
 
+# How long (s) a stop sends what is sealed, and how long the last commit may take then.
+SENDS_FOR_S: Final = 4.0
+COMMITS_WITHIN_S: Final = 2.0
 
 Next = tuple[State, tuple[Order, ...]]
 
@@ -101,6 +115,8 @@ def step(state: State, fact: Fact, now: float) -> Next:
 
     Raises PositionLost if the topics don't fit the journal, and InvariantBroken for a fact that answers no order.
     """
+    if isinstance(state.doing, RestLeft):
+        return state, ()  # what was under way has ended, or was broken off
     state, orders = _handle(state, fact, now)
     if isinstance(state.doing, AllSent) and state.heartbeat_at is None and state.heartbeat_s:
         state = replace(state, heartbeat_at=now + state.heartbeat_s)
@@ -108,7 +124,12 @@ def step(state: State, fact: Fact, now: float) -> Next:
 
 
 def timer_at(state: State) -> float | None:
-    """Returns when (s) a heartbeat or a topic that was set aside is due, None for neither or amid other work."""
+    """Returns when (s) a heartbeat or a topic that was set aside is due, None for neither or amid other work.
+
+    In a stop, returns when its present part has lasted long enough.
+    """
+    if state.stop is not None:
+        return None if isinstance(state.doing, RestLeft) else state.stop.until
     if not isinstance(state.doing, AllSent):
         return None
     moments = [state.due_at(topic) for topic in state.at.set_aside]
@@ -157,8 +178,29 @@ def _handle(state: State, fact: Fact, now: float) -> Next:
         case KafkaTimerFired(first):
             expect(AllSent, state.doing, fact)
             return _do_due(state, first, now)
+        case KafkaStopRequested(at):
+            return replace(state, stop=SendingRest(at + SENDS_FOR_S)), ()
+        case StopTimePassed():
+            return _shorten_stop(state, now)
         case _:
             assert_never(fact)
+
+
+def _shorten_stop(state: State, now: float) -> Next:
+    """Sends no more from now on, or leaves even what is under way."""
+    match state.stop:
+        case SendingRest(until) if until <= now:
+            return replace(state, stop=CommittingLast(now + COMMITS_WITHIN_S)), ()
+        case CommittingLast(until) if until <= now:
+            state, orders = _leave_rest(state)
+            return state, (BreakOff(), *orders)
+        case _:
+            return state, ()
+
+
+def _leave_rest(state: State) -> Next:
+    segment = None if isinstance(state.doing, FindingPosition) else state.at.position.segment
+    return replace(state, doing=RestLeft()), (ReportRest(segment),)
 
 
 def _begin_again(state: State, refused: Mapping[str, str]) -> Next:
@@ -343,7 +385,9 @@ def _still_former(state: State, after: SinkPosition) -> tuple[FormerRouting, ...
 
 
 def _begin_transaction(state: State, sealed: int, topics: Topics, portions: tuple[Portion, ...]) -> Next:
-    """Begins a Kafka transaction at the position of these topics."""
+    """Begins a Kafka transaction at the position of these topics, unless a stop leaves the rest."""
+    if isinstance(state.stop, CommittingLast):
+        return _leave_rest(state)
     at = state.at
     reached = at.set_aside[topics.topic].position if isinstance(topics, OneTopic) else at.position
     state, orders = _send_next(state, sealed, OpenTransaction(topics, state.capacity, reached), portions)
@@ -352,6 +396,8 @@ def _begin_transaction(state: State, sealed: int, topics: Topics, portions: tupl
 
 def _send_next(state: State, sealed: int, opened: OpenTransaction, portions: tuple[Portion, ...]) -> Next:
     """Sends the next portion, plans the next segment, or commits."""
+    if isinstance(state.stop, CommittingLast):
+        return _commit(state, sealed, opened, portions)
     reached, capacity = opened.reached, opened.capacity
     if portions and (opened.empty or capacity.fits(portions[0])):
         portions = portions if reached.rows else merge_portions(portions, capacity)

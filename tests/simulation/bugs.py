@@ -40,7 +40,7 @@ from pipeline.kafka.facts import PortionSent, TransactionCommitted
 from pipeline.kafka.orders import SendPortion
 from pipeline.kafka.portions import Portion
 from pipeline.kafka.position import KafkaPosition, SinkPosition
-from pipeline.kafka.state import AllTopicsBut, OpenTransaction, SendingPortion
+from pipeline.kafka.state import AllTopicsBut, CommittingLast, OpenTransaction, SendingPortion
 from pipeline.kafka.state import State as Sending
 from pipeline.kafka.transaction_endings import Ending
 from pipeline.lake import batch as batch_
@@ -479,6 +479,17 @@ def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
     patch.setattr(kafka_sink, "_portion_sent", sent)
 
 
+def a_stop_commits_what_it_has_not_sent(patch: Patch) -> None:
+    original = kafka_sink._commit
+
+    def commit(state: Sending, sealed: int, opened: OpenTransaction, left: tuple[Portion, ...]) -> object:
+        if isinstance(state.stop, CommittingLast):
+            opened = replace(opened, reached=KafkaPosition(sealed))
+        return original(state, sealed, opened, left)
+
+    patch.setattr(kafka_sink, "_commit", commit)
+
+
 def the_topics_begin_where_the_journal_was_told(patch: Patch) -> None:
     patch.setattr(kafka_sink, "_checked_position", lambda _, found: KafkaPosition(found.journal.joined))
 
@@ -786,6 +797,7 @@ BUGS: tuple[Bug, ...] = (
     a_statement_is_sent_after_what_follows_it,
     a_statement_has_the_number_of_the_next_transaction,
     the_rest_of_a_large_transaction_is_left_out,
+    a_stop_commits_what_it_has_not_sent,
     the_topics_begin_where_the_journal_was_told,
     a_topic_that_is_set_aside_is_sent_to,
     what_is_set_aside_is_forgotten_by_a_kill,

@@ -132,6 +132,8 @@ HARD = (
     "a source transaction was too large for a Kafka transaction",
     "the topics' sink was killed within a Kafka transaction",
     "a predecessor of the topics' sink was fenced",
+    "a stop left to the next start what the topics lacked",
+    "a stop broke off what the topics' sink did",
     "a topic refused its messages",
     "the topic of notifications refused",
     "a change was sent after a statement",

@@ -3,12 +3,13 @@
 `pipeline.kafka.step` decides what's done next, `pipeline.kafka.portions` how a segment and its statements are divided,
 and `pipeline.kafka.position` how the position is written. What's modelled is the broker: it takes messages into the
 transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
-kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
-topic refuses its messages for a while. Now and then the broker dies after it has decided on a commit, and comes back
-without some of its markers: those records stay open until the next marker of ours in their topic. Held to at each
-commit: a topic has the first of its messages, each once and in the stream's order, and the topic of notifications has
-one of each segment. No change is visible before the statements that precede it, unless their topic is set aside. Only a
-source transaction that is too large is split. The journal still has what a topic lacks.
+kill may come between any two things that the sink does. Its predecessor may then continue beside it. So may each part
+of a stop, which leaves the rest to the next start. Now and then a topic refuses its messages for a while. Now and then
+the broker dies after it has decided on a commit, and comes back without some of its markers: those records stay open
+until the next marker of ours in their topic. Held to at each commit: a topic has the first of its messages, each once
+and in the stream's order, and the topic of notifications has one of each segment. No change is visible before the
+statements that precede it, unless their topic is set aside. Only a source transaction that is too large is split. The
+journal still has what a topic lacks.
 """
 
 from collections import Counter
@@ -24,21 +25,25 @@ from pipeline.kafka import position as positions
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.facts import (
     Fact,
+    KafkaStopRequested,
     KafkaTimerFired,
     PlacesFound,
     PortionSent,
     SegmentPlanned,
+    StopTimePassed,
     TopicRefused,
     TransactionCommitted,
 )
 from pipeline.kafka.orders import (
     BeginAgain,
     BeginTransaction,
+    BreakOff,
     CommitTransaction,
     ConfirmSegment,
     Order,
     PlanSegment,
     ReportCaughtUp,
+    ReportRest,
     ReportSetAside,
     SendHeartbeat,
     SendNotifications,
@@ -51,6 +56,7 @@ from pipeline.kafka.state import (
     Committing,
     JournalBounds,
     PlanningSegment,
+    RestLeft,
     SendingPortion,
     State,
     includes,
@@ -239,6 +245,8 @@ class Topics:
             self._broker.refusing ^= {self._random.choice([*topics, REPORTS, STATEMENTS])}
         if self._random.random() < 0.15:
             self._kill()
+        elif self._life.state.stop is not None or self._random.random() < 0.1:
+            self._stop()
 
     def finish(self) -> None:
         """Send all that's sealed: a topic that refuses holds up no other one, and lacks nothing in the end."""
@@ -246,6 +254,8 @@ class Topics:
             while predecessor in self._predecessors and not predecessor.idle:
                 self._moved_beside(predecessor)
         self._calm = True
+        if self._life.state.stop is not None:
+            self._life = self._started()
         life = self._life
         life.state = replace(life.state, heartbeat_s=SHORT_HEARTBEAT_S, heartbeat_at=life.now)
         self._come_to_rest()
@@ -286,6 +296,21 @@ class Topics:
         self._story.tell("the topics' sink is killed")
         self._life = self._started()
 
+    def _stop(self) -> None:
+        """The service stops; or a stop comes to its next part, whatever the sink does, or has ended."""
+        life = self._life
+        if life.state.stop is None:
+            life.state, _ = kafka_sink.step(life.state, KafkaStopRequested(life.now), life.now)
+        elif life.idle and isinstance(life.state.doing, AllSent | RestLeft):
+            self._story.tell("the topics' sink has stopped")
+            self._life = self._started()
+        elif (until := kafka_sink.timer_at(life.state)) is not None and self._random.random() < 0.5:
+            life.now = max(life.now, until)
+            life.state, orders = kafka_sink.step(life.state, StopTimePassed(), life.now)
+            if orders:
+                self._reached["a stop broke off what the topics' sink did"] += 1
+                life.facts, life.orders = [], [*orders]
+
     def _places(self, life: Life) -> PlacesFound:
         life.epoch = self._broker.begin()
         self.end_what_is_open(self._broker)
@@ -313,7 +338,7 @@ class Topics:
     def _something_comes(self) -> None:
         """News of a segment, an old one too; the time for a heartbeat, or for a topic that was set aside."""
         life = self._life
-        if not life.idle or not isinstance(life.state.doing, AllSent):
+        if not life.idle or not isinstance(life.state.doing, AllSent) or life.state.stop is not None:
             return
         choice = self._random.random()
         if choice < 0.1:
@@ -352,7 +377,7 @@ class Topics:
 
     def _carry_out(self, life: Life, order: Order | Commit) -> None:
         match order:
-            case BeginTransaction() | SendHeartbeat() | ReportSetAside() | ReportCaughtUp():
+            case BeginTransaction() | SendHeartbeat() | BreakOff() | ReportSetAside() | ReportCaughtUp():
                 pass
             case SendNotifications():
                 self._report(life, order)
@@ -374,6 +399,8 @@ class Topics:
             case ConfirmSegment(segment, needless):
                 self._confirmed = segment
                 self._needed = max(self._needed, needless + 1)
+            case ReportRest():
+                self._reached["a stop left to the next start what the topics lacked"] += 1
 
     def _commit(self, life: Life, position: bytes | None) -> None:
         """Commit; or the broker dies over it, and the sink, which waits for the markers, starts again."""

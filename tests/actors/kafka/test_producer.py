@@ -332,7 +332,7 @@ async def test_a_position_topic_that_was_removed_meanwhile_is_looked_for_again(k
 async def test_a_topic_whose_partitions_have_no_leader_that_answers_is_named(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_producer, "ENDS_WITHIN_S", 0.5)
+    monkeypatch.setattr(kafka_producer, "ANSWERS_WITHIN_S", 0.5)
     assert parts.kafka is not None
     with KafkaBroker(parts.kafka, tmp_path / "kafka") as broker:
         of = settings(broker)

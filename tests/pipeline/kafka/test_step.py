@@ -10,22 +10,26 @@ from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.facts import (
     BatchDivided,
     Fact,
+    KafkaStopRequested,
     KafkaTimerFired,
     OpenRecordsFound,
     PlacesFound,
     PortionSent,
     SegmentPlanned,
+    StopTimePassed,
     TopicRefused,
     TransactionCommitted,
 )
 from pipeline.kafka.orders import (
     BeginAgain,
     BeginTransaction,
+    BreakOff,
     CommitTransaction,
     ConfirmSegment,
     Order,
     PlanSegment,
     ReportCaughtUp,
+    ReportRest,
     ReportSetAside,
     SendHeartbeat,
     SendNotifications,
@@ -43,7 +47,15 @@ from pipeline.kafka.state import (
     State,
     includes,
 )
-from pipeline.kafka.step import AGAIN_AFTER_S, PositionLost, RoutesChanged, sets_aside, timer_at
+from pipeline.kafka.step import (
+    AGAIN_AFTER_S,
+    COMMITS_WITHIN_S,
+    SENDS_FOR_S,
+    PositionLost,
+    RoutesChanged,
+    sets_aside,
+    timer_at,
+)
 from pipeline.kafka.topics import Routing
 from pipeline.messages.journal import SegmentSealed
 
@@ -576,3 +588,72 @@ def test_a_run_of_several_source_transactions_is_never_split() -> None:
     assert isinstance(state.doing, SendingPortion)
     with pytest.raises(InvariantBroken, match="was split"):
         step(state, PortionSent(2, ended=False))
+
+
+STOP: float = 10.0
+SENT_BY = STOP + SENDS_FOR_S
+COMMITTED_BY = SENT_BY + COMMITS_WITHIN_S
+
+
+def stopping(state: State) -> State:
+    """A stop has begun."""
+    state, orders = step(state, KafkaStopRequested(STOP), STOP)
+    assert orders == ()
+    return state
+
+
+def committing_last(state: State) -> State:
+    """A stop has lasted so long that nothing more is sent."""
+    state, orders = step(stopping(state), StopTimePassed(), SENT_BY)
+    assert orders == ()
+    return state
+
+
+def test_a_stop_sends_for_a_while_then_commits_what_it_has_sent_and_leaves_the_rest() -> None:
+    state, _ = step(idle(), SegmentSealed(3))
+    state = stopping(state)
+    assert timer_at(state) == SENT_BY
+    assert step(state, StopTimePassed(), STOP) == (state, ())
+    state, orders = step(state, SegmentPlanned((Portion(1, 2, 2),)))
+    assert orders == (SendPortion(EVERY, 1, Portion(1, 2, 2), 0, 4),)
+    state, orders = step(state, StopTimePassed(), SENT_BY)
+    assert (timer_at(state), orders) == (COMMITTED_BY, ())
+    state, orders = step(state, PortionSent(2, ended=True))
+    assert orders == (SendNotifications(EVERY, 1), CommitTransaction(SinkPosition(KafkaPosition(1))))
+    state, orders = step(state, TransactionCommitted())
+    assert (timer_at(state), orders) == (None, (ConfirmSegment(1, 1), ReportRest(1)))
+
+
+def test_a_stop_that_has_lasted_long_enough_begins_no_kafka_transaction() -> None:
+    assert step(committing_last(idle()), SegmentSealed(3))[1] == (ReportRest(0),)
+    finding = committing_last(State(4))
+    assert step(finding, found(KafkaPosition(3)))[1] == (ConfirmSegment(3, 3), ReportRest(3))
+    state, orders = step(finding, found(KafkaPosition(9)))
+    assert (state.doing, orders) == (AllSent(), (ConfirmSegment(9, 9),))
+    assert timer_at(stopping(replace(idle(), heartbeat_at=1.0))) == SENT_BY
+
+
+def committing() -> State:
+    state, _ = step(idle(), SegmentSealed(4))
+    state, _ = step(state, SegmentPlanned((Portion(7, 7, 4),)))
+    state, orders = step(state, PortionSent(4, ended=True))
+    assert isinstance(orders[-1], CommitTransaction)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("state", "segment"),
+    [
+        (State(4), None),
+        (step(idle(), SegmentSealed(3))[0], 0),
+        (sending(), 0),
+        (committing(), 0),
+    ],
+    ids=["finding", "planning", "sending", "committing"],
+)
+def test_what_is_under_way_when_a_stop_has_lasted_too_long_is_broken_off(
+    state: State, segment: int | None
+) -> None:
+    state, orders = step(committing_last(state), StopTimePassed(), COMMITTED_BY)
+    assert orders == (BreakOff(), ReportRest(segment))
+    assert step(state, TransactionCommitted()) == (state, ())
