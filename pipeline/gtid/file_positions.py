@@ -52,6 +52,12 @@ def server_of(position: GtidSet) -> str | None:
             return None
 
 
+def are_comparable(gtids: GtidSet, position: GtidSet) -> bool:
+    """Returns whether the set can be compared with the position. One of coordinates only can with its own server's."""
+    server = server_of(position)
+    return server is None or server_of(gtids) == server
+
+
 def first_missing(position: GtidSet) -> Gtid:
     """Where the first transaction may begin that isn't in the position, which is one of coordinates."""
     [(source, numbers)] = position.intervals.items()

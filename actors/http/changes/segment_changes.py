@@ -28,8 +28,8 @@ from pipeline.journal.changes.commit_order import (
     cut_transactions,
     merge_lanes,
 )
-from pipeline.journal.changes.place import ReadPlace, choose_of, is_through, place_gone
-from pipeline.journal.changes.retained_range import RetainedRange
+from pipeline.journal.changes.place import ReadPlace, choose_of, place_gone
+from pipeline.journal.changes.retained_range import RetainedRange, is_through
 from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
 from pipeline.journal.changes.table_notices import NO_NOTICES, TableNotices, notices_of
 from pipeline.journal.entry import Entry, File, FileKind

@@ -9,7 +9,7 @@ from actors.journal.store import JournalReader
 from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.changes.retained_range import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange, is_through
 from pipeline.journal.changes.table_notices import notices_of
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.change_file import ChangeFile
@@ -44,7 +44,7 @@ from pipeline.lake.stream.source_options import (
     unknown_tables,
 )
 from pipeline.lake.stream.stream_columns import check_wanted
-from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with, has_passed
+from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
 from pipeline.lake.stream.table_rows import own_fields
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -210,7 +210,7 @@ class SegmentPlanner:
     def _begins_after(self, start: SegmentOffset, segment: int) -> int | GtidSet | None:
         """Returns the place with which the stream began, if segments after this one may have rows of before it."""
         begins = start.begins
-        return None if begins is None or has_passed(begins, self._entry(segment)) else begins
+        return None if begins is None or is_through(self._entry(segment), begins) else begins
 
     def _there(self) -> RetainedRange:
         last, first = self._journal.last_segment(), self._journal.consumers.first()
@@ -239,7 +239,7 @@ class SegmentPlanner:
             entry = self._entry(segment)
             self._note(entry)
             choice = choice_of(begins, self._options.through, entry)
-            if begins is not None and has_passed(begins, entry):
+            if begins is not None and is_through(entry, begins):
                 begins = None
             paths = {
                 file.path: self._journal.file(segment, file.path)

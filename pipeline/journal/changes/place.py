@@ -14,8 +14,9 @@ from pipeline.journal.changes.retained_range import (
     RetainedRange,
     first_segment_after_gtids,
     first_segment_after_scn,
+    is_through,
 )
-from pipeline.journal.changes.row_choice import RowChoice
+from pipeline.journal.changes.row_choice import RowChoice, choose_between
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_names import not_captured
 from pipeline.schema.table_schema import TableId
@@ -43,7 +44,7 @@ class ReadPlace:
 
     def after(self, entry: Entry) -> "ReadPlace":
         """Returns the place after this segment."""
-        has_passed = self.without is None or self.without <= entry.checkpoint.position
+        has_passed = self.without is None or is_through(entry, self.without)
         return ReadPlace(entry.segment + 1, 0, None if has_passed else self.without)
 
 
@@ -81,20 +82,7 @@ def check_through(through: ThroughPlace | None, there: RetainedRange, entry: Ent
 
 def choose_of(entry: Entry, place: ReadPlace, through: int | GtidSet | None) -> RowChoice:
     """Returns which rows of the segment at `place` are wanted."""
-    last = only = None
-    if isinstance(through, int) and entry.last_scn > through:
-        last = through
-    if isinstance(through, GtidSet) and not entry.checkpoint.position <= through:
-        only = str(through)
-    first = place.scn + 1 if place.scn else None
-    return RowChoice(first, last, None if place.without is None else str(place.without), only)
-
-
-def is_through(entry: Entry, through: int | GtidSet) -> bool:
-    """Returns whether nothing after this segment is wanted."""
-    if isinstance(through, int):
-        return entry.last_scn >= through
-    return through <= entry.checkpoint.position
+    return choose_between(entry, place.scn + 1 if place.scn else None, place.without, through)
 
 
 def check_tables(wanted: Iterable[TableId], known: Collection[TableId]) -> None:
@@ -148,7 +136,5 @@ def _after_checkpoint(checkpoint: ChangesCheckpoint, there: RetainedRange) -> Re
 
 
 def _check_kind(parameter: str, gtids: GtidSet, there: RetainedRange, entry: Entries) -> None:
-    if there.last and (position := entry(there.last).checkpoint.position):
-        own = file_positions.server_of(position)
-        if own is not None and file_positions.server_of(gtids) != own:
-            raise UnreachedPlace(f"{parameter}: the source has no GTIDs; give an SCN or a checkpoint")
+    if there.last and not file_positions.are_comparable(gtids, entry(there.last).checkpoint.position):
+        raise UnreachedPlace(f"{parameter}: the source has no GTIDs; give an SCN or a checkpoint")

@@ -36,6 +36,11 @@ def first_segment_where(there: RetainedRange, holds: Callable[[int], bool]) -> i
     return segments[found] if found < len(segments) else None
 
 
+def is_through(entry: "Entry", place: "int | GtidSet") -> bool:
+    """Returns whether all that is up to an SCN, or all transactions of a set, are in this segment and those before."""
+    return entry.last_scn >= place if isinstance(place, int) else place <= entry.checkpoint.position
+
+
 def first_segment_after_scn(scn: int, there: RetainedRange, entry: Entries) -> int | None:
     """Returns the first segment with what comes after an SCN, perhaps amid others; None if it isn't there so far."""
     return first_segment_where(there, lambda segment: _greatest_scn(entry(segment)) > scn)
@@ -59,7 +64,7 @@ def first_segment_after_gtids(gtids: "GtidSet", there: RetainedRange, entry: Ent
         return begin
     # The first one with this position completes it.
     others = bisect.bisect_left(
-        range(there.first, begin), True, key=lambda segment: gtids <= entry(segment).checkpoint.position
+        range(there.first, begin), True, key=lambda segment: is_through(entry(segment), gtids)
     )
     if others == 0 and there.first > 1 and entry(there.first).position_stays:
         return None

@@ -1,8 +1,8 @@
-"""Which rows of a file a stream reads, where it begins or ends within a segment."""
+"""Which rows of a file a stream or a reader of changes reads, where it begins or ends within a segment."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.types.buffers import Longs
+
+if TYPE_CHECKING:
+    from pipeline.journal.entry import Entry
 
 # What the choice depends on.
 CHOSEN_BY: Final = ("__scn", "__gtid")
@@ -37,6 +40,16 @@ class RowChoice:
 
 
 ALL_ROWS: Final = RowChoice()
+
+
+def choose_between(
+    entry: "Entry", first: int | None, without: GtidSet | None, through: int | GtidSet | None
+) -> RowChoice:
+    """Returns the choice of the segment's rows from the SCN `first` on, in no transaction of `without`, and up to
+    `through`. None excludes nothing, nor does a `through` that the segment doesn't exceed."""
+    last = through if isinstance(through, int) and entry.last_scn > through else None
+    only = through if isinstance(through, GtidSet) and not entry.checkpoint.position <= through else None
+    return RowChoice(first, last, _text(without), _text(only))
 
 
 def choose_rows(rows: pa.RecordBatch, choice: RowChoice) -> pa.RecordBatch:
@@ -77,6 +90,10 @@ def _by_source(gtids: pa.Array) -> Iterator[tuple[Tsid, NDArray[np.bool_], Longs
         if source is not None:
             own = pc.equal(sources, source).fill_null(False).to_numpy(zero_copy_only=False)
             yield _tsid(source), own, numbers[own]
+
+
+def _text(gtids: GtidSet | None) -> str | None:
+    return None if gtids is None else str(gtids)
 
 
 def _tsid(text: str) -> Tsid:

@@ -14,8 +14,9 @@ from pipeline.journal.changes.retained_range import (
     first_segment_after_gtids,
     first_segment_after_scn,
     first_segment_where,
+    is_through,
 )
-from pipeline.journal.changes.row_choice import RowChoice
+from pipeline.journal.changes.row_choice import RowChoice, choose_between
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.segment_offset import check_retained, segments_gone
 from pipeline.lake.stream.source_options import StreamBegin
@@ -48,35 +49,17 @@ def begin_after(place: int | GtidSet | StreamBegin, there: RetainedRange, entry:
 
 def end_with(place: int | GtidSet, there: RetainedRange, entry: Entries) -> int | None:
     """Returns the segment with which a stream ends; None if it isn't there so far."""
-    match place:
-        case int():
-            return first_segment_where(there, lambda segment: entry(segment).last_scn >= place)
-        case GtidSet():
-            _check_kind("through", place, there, entry)
-            return first_segment_where(there, lambda segment: place <= entry(segment).checkpoint.position)
-        case _:
-            assert_never(place)
-
-
-def has_passed(begins: int | GtidSet, entry: Entry) -> bool:
-    """Returns whether what comes after a segment is all after the place with which a stream began."""
-    if isinstance(begins, GtidSet):
-        return begins <= entry.checkpoint.position
-    return begins <= entry.last_scn
+    if isinstance(place, GtidSet):
+        _check_kind("through", place, there, entry)
+    return first_segment_where(there, lambda segment: is_through(entry(segment), place))
 
 
 def choice_of(begins: int | GtidSet | None, through: int | GtidSet | None, entry: Entry) -> RowChoice:
     """Returns which rows of a segment are between two places; None where no earlier or later rows are left out."""
-    first = last = without = only = None
-    if isinstance(begins, int) and entry.first_scn < begins:
-        first = begins
-    if isinstance(through, int) and entry.last_scn > through:
-        last = through
     if isinstance(begins, GtidSet):
-        without = str(begins)
-    if isinstance(through, GtidSet) and not entry.checkpoint.position <= through:
-        only = str(through)
-    return RowChoice(first, last, without, only)
+        return choose_between(entry, None, begins, through)
+    first = begins if begins is not None and entry.first_scn < begins else None
+    return choose_between(entry, first, None, through)
 
 
 def _after_transactions(place: GtidSet, there: RetainedRange, entry: Entries) -> int:
@@ -92,7 +75,5 @@ def _after_transactions(place: GtidSet, there: RetainedRange, entry: Entries) ->
 
 def _check_kind(option: str, place: GtidSet, there: RetainedRange, entry: Entries) -> None:
     """Raises Definite if the source has no GTIDs."""
-    if there.last and (position := entry(there.last).checkpoint.position):
-        own = file_positions.server_of(position)
-        if own is not None and file_positions.server_of(place) != own:
-            raise Definite(f"{option}: the source has no GTIDs; give an SCN")
+    if there.last and not file_positions.are_comparable(place, entry(there.last).checkpoint.position):
+        raise Definite(f"{option}: the source has no GTIDs; give an SCN")

@@ -10,6 +10,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+OTHER_SERVER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 coordinates = st.builds(
     lambda number, offset: Coordinates(f"my.host-bin.{number:06}", offset),
@@ -53,6 +54,18 @@ def test_a_position_says_its_server_and_survives_as_text() -> None:
     assert file_positions.server_of(GtidSet()) is None
     assert file_positions.server_of(GtidSet().with_gtid(Gtid(Tsid(SERVER), 1))) is None
     assert file_positions.server_of(position.with_gtid(Gtid(Tsid(SERVER), 1))) is None
+
+
+def test_a_position_of_coordinates_is_comparable_with_those_of_its_server_alone() -> None:
+    at = Coordinates("b.000009", 4)
+    here, elsewhere = (file_positions.all_before(server, at) for server in (SERVER, OTHER_SERVER))
+    later = file_positions.all_before(SERVER, Coordinates("b.000009", 5))
+    gtids = GtidSet.parse(f"{SERVER}:1-5")
+    assert file_positions.are_comparable(later, here)
+    assert file_positions.are_comparable(gtids, gtids)
+    assert file_positions.are_comparable(gtids, GtidSet())
+    assert not file_positions.are_comparable(gtids, here)
+    assert not file_positions.are_comparable(elsewhere, here)
 
 
 @pytest.mark.parametrize("at", [Coordinates("b.000001", 10**11), Coordinates("b.92233721", 4)])

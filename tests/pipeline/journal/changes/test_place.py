@@ -14,7 +14,6 @@ from pipeline.journal.changes.place import (
     check_tables,
     choose_of,
     find_place,
-    is_through,
 )
 from pipeline.journal.changes.query import NamedPlace, Since
 from pipeline.journal.changes.row_choice import RowChoice
@@ -130,8 +129,6 @@ def test_the_end_cuts_the_last_segment() -> None:
     assert choose_of(entry(5), place, 47) == RowChoice(44, 47)
     assert choose_of(entry(5), place, 50) == RowChoice(44)
     assert choose_of(entry(5), ReadPlace(5), gtids(47)) == RowChoice(only=str(gtids(47)))
-    assert [is_through(entry(n), 47) for n in (4, 5)] == [False, True]
-    assert [is_through(entry(n), gtids(47)) for n in (4, 5)] == [False, True]
 
 
 def test_a_table_that_is_not_captured_is_named() -> None:

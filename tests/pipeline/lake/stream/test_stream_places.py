@@ -11,7 +11,7 @@ from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.segment_offset import SegmentsGone
 from pipeline.lake.stream.source_options import StreamBegin
-from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with, has_passed
+from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
 from tests.pipeline.lake.stream.entries import SOURCE, entry, retained
 
 THERE = retained(3, 9)
@@ -145,15 +145,3 @@ def test_rows_are_chosen_only_where_a_segment_has_others(
     segment: int, begins: int | GtidSet | None, ends: int | GtidSet | None, choice: RowChoice
 ) -> None:
     assert choice_of(begins, ends, entry(segment)) == choice
-
-
-@pytest.mark.parametrize(
-    ("begins", "first"),
-    [(20, 2), (21, 3), (through(20), 2), (through(21), 3), (GtidSet.parse(f"{SOURCE}:5:21"), 3)],
-)
-def test_a_place_is_passed_by_the_first_segment_that_has_all_of_it(begins: int | GtidSet, first: int) -> None:
-    assert [has_passed(begins, entry(segment)) for segment in range(first - 1, first + 2)] == [
-        False,
-        True,
-        True,
-    ]
