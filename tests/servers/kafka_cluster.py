@@ -5,6 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiokafka.admin import NewTopic
+
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker, cluster_id
 from deploy.toolchain.ports import take_port
@@ -32,6 +34,12 @@ class KafkaCluster:
             names = [name for name in await admin.list_topics() if name.startswith(prefix)]
             topics = await admin.describe_topics(names)
         return all(len(each["isr"]) == 2 for topic in topics for each in topic["partitions"])
+
+    async def create_topic_on(self, broker: KafkaBroker, name: str) -> None:
+        """Creates a topic with one partition, of which this broker has the only replica."""
+        node = self.brokers.index(broker) + 1
+        async with administrating(list(self.addresses)) as admin:
+            await admin.create_topics([NewTopic(name, -1, -1, {0: [node]})])
 
     async def _partitions(self, topic: str) -> list[dict[str, int]]:
         async with administrating(list(self.addresses)) as admin:

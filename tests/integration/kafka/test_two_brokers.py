@@ -11,9 +11,12 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.config.settings import Settings
 from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from tests.integration.kafka.test_broker_kills import OF_ALL_WITHIN_S, place
 from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
+from tests.servers.kafka import remove_topic
 from tests.servers.kafka_cluster import KafkaCluster, two_brokers
 from tests.servers.service import Running, running
 from tests.servers.shop import writing
@@ -91,3 +94,47 @@ async def test_without_enough_replicas_the_topics_wait_and_lose_nothing(
             await sent(service, OF_ALL_WITHIN_S)
             await service.stop()
         await judged(one, settings, open_shop)
+
+
+@pytest.mark.full
+async def test_a_start_waits_for_the_leader_of_each_partition_of_the_last_kafka_transaction(
+    parts: Parts, open_shop: MysqlServer, tmp_path: Path
+) -> None:
+    """Whether its table is left out or not. It waits for no other one, and for none of a topic that was removed."""
+    assert parts.kafka is not None
+    orders = "UPDATE shop.orders SET total = total + 1 WHERE id < 50"
+    customers = "UPDATE shop.customers SET version = version + 1"
+    with two_brokers(parts.kafka, tmp_path / "kafka") as cluster:
+        one, other = cluster.brokers
+        everything = to_topics(one, open_shop, tmp_path, replication=2)
+        assert everything.kafka is not None
+        without = replace(everything.kafka, tables=TableFilter((r"shop\.customers",)))
+        topic = f"{everything.name}.shop.orders"
+        await cluster.create_topic_on(other, topic)
+
+        async def send(settings: Settings, *statements: str) -> None:
+            async with running(settings, Assembly) as service:
+                await service.begun()
+                for statement in statements:
+                    open_shop.sql(statement)
+                    await service.caught_up(open_shop)
+                    await sent(service, OF_ALL_WITHIN_S)
+                await service.stop()
+
+        await send(everything, orders, customers)
+        await asyncio.to_thread(other.kill)
+        await send(replace(everything, kafka=without), customers)
+        await asyncio.to_thread(other.start)
+        await send(everything, customers, orders)
+        await asyncio.to_thread(other.kill)
+        async with running(replace(everything, kafka=without), Assembly) as service:
+            await service.begun()
+            await service.until(
+                lambda: topic in service.supervisor.failures.get(Name.KAFKA_SINK, ""), "it waits"
+            )
+            assert service.status(Name.KAFKA_SINK)["segment"] == 0
+            await remove_topic(one, topic)
+            open_shop.sql(customers)
+            await service.caught_up(open_shop)
+            await sent(service, OF_ALL_WITHIN_S)
+            await service.stop()
