@@ -43,9 +43,8 @@ class WriterThread:
         parts = segments.parts_of_appends(appends)
         tables = segments.segment_tables(seal.segment, parts, self.rules, self.protection)
         rest = self.store.write(seal.segment, tables, len(seal.ahead))
-        return Publish(
-            seal.segment, seal.waiting, (*segments.files_of_segment(seal.ahead, appends), *rest), seal.before
-        )
+        files = segments.files_of_segment(seal.ahead, rest, appends, self.protection)
+        return Publish(seal.segment, seal.waiting, files, seal.before)
 
     def _do(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
         match work:

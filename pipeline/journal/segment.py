@@ -24,8 +24,11 @@ columns, because an entry describes them. When such a file was written, all chun
 generation. If the mirror begins again after that within the segment, the file is left out.
 
 A transaction is in one segment, however large it is. If its rows fill a segment before its end has come, they are
-flushed early too. Nothing complete may wait then, so the transaction is the first thing in its segment, and these files
-are the first ones of its entry. If the end never comes, no entry ever names them.
+flushed early too. Nothing complete may wait then, so the transaction is the first thing in its segment. If the end
+never comes, no entry ever names these files.
+
+An entry has its files in the order in which the stream first had rows for their versions and kinds, whichever were
+flushed early. So the versions of a table come in their order, and a lake follows them.
 """
 
 from collections import Counter
@@ -149,9 +152,15 @@ def end_transaction(unfinished: OpenTransactionRows, append: Append) -> Append:
     return replace(append, parts=(*kept, *append.parts))
 
 
-def files_of_segment(ahead: Iterable[EarlyFile], appends: Sequence[Append]) -> tuple[File, ...]:
-    """Those of the files written ahead that come into the segment."""
-    return tuple(each.file for each in ahead if not _is_void(each, appends))
+def files_of_segment(
+    ahead: Iterable[EarlyFile], rest: Iterable[File], appends: Sequence[Append], protection: Protection
+) -> tuple[File, ...]:
+    """Those of the files written ahead that come into the segment, and the rest, in the order of the stream."""
+    whose = dict.fromkeys(map(_whose, parts_of_appends(appends)))
+    stored = dict.fromkeys((protection.stored(schema).version, kind) for schema, kind in whose)
+    places = {which: place for place, which in enumerate(stored)}
+    files = (*(each.file for each in ahead if not _is_void(each, appends)), *rest)
+    return tuple(sorted(files, key=lambda file: places[file.version, file.kind]))
 
 
 def _is_void(ahead: EarlyFile, appends: Sequence[Append]) -> bool:

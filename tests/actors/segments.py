@@ -72,12 +72,13 @@ def scattered(number: int, rows: int) -> Append:
 
 def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> ChangePart:
     """Returns the numbers 10 n + `begin` to before 10 n + `end`, as changes of one transaction after the (n-1)-th
-    append."""
+    append. Columns after the first are null."""
     ids = np.arange(ROWS * number + begin, ROWS * number + end)
     images = {"kind": ids * 0, "transaction": ids * 0, "ordinal": np.arange(begin, end)}
     arrays = [pa.array(values).cast(IMAGE_FIELDS.field(name).type) for name, values in images.items()]
     arrays += [pa.nulls(len(ids), IMAGE_FIELDS.field(name).type) for name in ("absent", "source")]
-    rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=schema.arrow)
+    others = (pa.nulls(len(ids), field.type) for field in list(schema.arrow)[1:])
+    rows = pa.RecordBatch.from_arrays([pa.array(ids), *others], schema=schema.arrow)
     changes = TableChanges(schema, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
     transaction = Transactions.of([(Gtid(SOURCE, ROWS * number + 1), COMMIT_TIME)])
     return ChangePart(changes, transaction, first_scn=ROWS * number + 1)

@@ -282,9 +282,9 @@ async def test_a_large_chunk_is_written_while_its_segment_fills_and_seen_when_th
     await house.stop()
     (entry,) = store.entries(0, store.last_segment())
     assert [(file.kind, file.rows) for file in entry.files] == [
-        (FileKind.CHANGES, ROWS),
-        (FileKind.ROWS, ROWS),
-    ] * 2
+        *[(FileKind.CHANGES, ROWS)] * 2,
+        *[(FileKind.ROWS, ROWS)] * 2,
+    ]
     assert [(sealed.chunk.number, sealed.rows) for sealed in entry.chunks] == [(1, ROWS), (2, ROWS)]
     assert (entry.transactions, entry.checkpoint) == (2 * ROWS, append(2).checkpoint)
     assert sorted(ids(store)) == sorted(2 * [*range(ROWS, 3 * ROWS)])

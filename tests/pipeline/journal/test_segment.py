@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.config.column_protection import UNPROTECTED, Protection, ProtectionRule, Treatment
@@ -54,6 +54,7 @@ SEGMENT = 2**40
 
 tables_of = partial(journal.segment_tables, rules=(), protection=UNPROTECTED)
 seal = partial(journal.seal, protection=UNPROTECTED)
+files_of = partial(journal.files_of_segment, protection=UNPROTECTED)
 
 Row = tuple[str | None, int, str]
 Key = tuple[str, int]
@@ -112,6 +113,10 @@ def images_of(
         run(1 + max((transaction for _, transaction, _ in images), default=0)),
         first_scn,
     )
+
+
+def file_of(path: str, schema: TableSchema, kind: FileKind = FileKind.CHANGES) -> File:
+    return File(path, schema.table, schema.version, kind, 1, 1, "", False)
 
 
 def run(length: int) -> Transactions:
@@ -642,6 +647,7 @@ def test_a_full_segment_is_sealed_at_once() -> None:
 # A transaction whose end hasn't come
 
 OTHERS = TableSchema(TableId("shop", "others"), COLUMNS, key=(1,))
+NEWER = replace(KEYED, columns=(*COLUMNS[:2], replace(COLUMNS[2], nullable=True)))
 
 
 def rows_of(*values: str, schema: TableSchema = KEYED) -> AppendRows:
@@ -710,16 +716,19 @@ def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment
     unfinished = journal.add_rows(OpenTransactionRows(), rows_of("1"))
     unfinished = journal.add_rows(unfinished, rows_of("2", schema=OTHERS))
     end = Append((), checkpoint(8), withdrawn=frozenset({ITEMS}))
-    assert values(journal.end_transaction(unfinished, end).parts) == ["2"]
+    ended = journal.end_transaction(unfinished, end)
+    assert values(ended.parts) == ["2"]
     ahead = [
-        EarlyFile(File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False)),
-        EarlyFile(File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False)),
-        EarlyFile(File("2", ITEMS, "", FileKind.CHANGES, 1, 1, "", False), scn=9),
+        EarlyFile(file_of("0", KEYED)),
+        EarlyFile(file_of("1", OTHERS)),
+        EarlyFile(file_of("2", KEYED), scn=9),
     ]
     files = tuple(each.file for each in ahead)
-    assert journal.files_of_segment(ahead, [end]) == files[1:]
+    later = Append(rows_of("3").parts, checkpoint(9))
+    assert files_of(ahead, (), [ended, later]) == files[1:]
     # A later transaction's withdrawal isn't about files that were written ahead of the first one's end.
-    assert journal.files_of_segment(ahead, [Append((), checkpoint(8)), end]) == files
+    first = journal.end_transaction(unfinished, Append((), checkpoint(8)))
+    assert files_of(ahead, (), [first, end]) == (files[0], files[2], files[1])
 
 
 # What's written ahead of its segment's end
@@ -727,21 +736,30 @@ def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment
 
 @given(
     st.lists(
-        st.sampled_from(["changes", "others", "chunk", "later chunk", "many", "anew", "ahead"]), max_size=25
+        st.sampled_from(["changes", "newer", "others", "chunk", "later chunk", "many", "anew", "ahead"]),
+        max_size=25,
     )
 )
+@example(["changes", "newer", "chunk", "ahead"])
 def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps: list[str]) -> None:
-    """The rows of each version and kind in their order, and the entry, with any rows that a new generation leaves
-    out."""
+    """The rows of each version and kind in their order, these in theirs, and the entry, with any rows that a new
+    generation leaves out."""
     appends, scn, mirrors = [Append((), checkpoint(9))], 9, {ITEMS: Filling(9)}
     small = journal.add_append(None, appends[0], BEFORE, 0.0)
     ahead: list[EarlyFile] = []
     rows: dict[File, pa.Table] = {}
+
+    def written(parts: Iterable[ChangePart | ChunkPart]) -> list[File]:
+        tables = tables_of(SEGMENT, parts)
+        files = [file_of(str(len(rows) + n), table.schema, table.kind) for n, table in enumerate(tables)]
+        rows.update(zip(files, (table.rows for table in tables), strict=True))
+        return files
+
     for step in steps:
         scn += 1
         match step:
-            case "changes" | "others" | "many":
-                schema = OTHERS if step == "others" else KEYED
+            case "changes" | "newer" | "others" | "many":
+                schema = {"newer": NEWER, "others": OTHERS}.get(step, KEYED)
                 new = [Change(0, None, (f"{scn}/{n}", n, "a")) for n in range(9 if step == "many" else 1)]
                 append = Append((part_of(new, schema, scn),), checkpoint(scn, mirrors=mirrors))
             case "chunk" | "later chunk":
@@ -755,12 +773,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
                     patch.setattr(journal, "AHEAD", 100)
                     small, parts = journal.split_early_parts(small)
                 at = small.appends[-1].checkpoint.scn
-                for table in tables_of(SEGMENT, parts):
-                    file = File(
-                        str(len(rows)), table.schema.table, table.schema.version, table.kind, 0, 0, "", False
-                    )
-                    rows[file] = table.rows
-                    ahead.append(EarlyFile(file, at))
+                ahead += [EarlyFile(file, at) for file in written(parts)]
                 continue
         appends.append(append)
         small = journal.add_append(small, append, BEFORE, 0.0)
@@ -771,12 +784,13 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
             found.setdefault((version, kind), []).extend(table.to_pylist())
         return found
 
-    expected = tables_of(SEGMENT, journal.parts_of_appends(appends))
-    rest = tables_of(SEGMENT, journal.parts_of_appends(small.appends))
-    kept = [(file.version, file.kind, rows[file]) for file in journal.files_of_segment(ahead, small.appends)]
-    assert by_file([*kept, *((each.schema.version, each.kind, each.rows) for each in rest)]) == by_file(
-        (each.schema.version, each.kind, each.rows) for each in expected
-    )
+    tables = tables_of(SEGMENT, journal.parts_of_appends(appends))
+    expected = by_file((each.schema.version, each.kind, each.rows) for each in tables)
+    rest = written(journal.parts_of_appends(small.appends))
+    files = files_of(ahead, rest, small.appends)
+    found = by_file((file.version, file.kind, rows[file]) for file in files)
+    assert found == expected
+    assert list(found) == list(expected), "the order of the stream"
     whole, lean = (seal(4, each, (), BEFORE, sealed_at=1) for each in (appends, small.appends))
     assert lean == whole
     assert small.bytes == sum(of_part(part) for append in appends for part in append.parts)
