@@ -611,17 +611,18 @@ async def test_a_power_cut_does_not_take_back_a_stop(house: House, monkeypatch: 
 @pytest.mark.parametrize(
     ("statements", "operation"),
     [
-        (["RESTORE TABLE {at} TO VERSION AS OF 1"], "RESTORE"),
-        (
+        pytest.param(["RESTORE TABLE {at} TO VERSION AS OF 1"], "RESTORE", id="restore"),
+        pytest.param(
             [
                 "CREATE TABLE {copy} SHALLOW CLONE {at} VERSION AS OF 1",
                 "DELETE FROM {at}",  # without it Delta refuses the next one
                 "CREATE OR REPLACE TABLE {at} SHALLOW CLONE {copy}",
             ],
             "CLONE",
+            id="clone",
+            marks=pytest.mark.full,  # that a log says so is in tests/actors/lake/transaction_log/test_delta_log.py
         ),
     ],
-    ids=["restore", "clone"],
 )
 async def test_a_table_that_was_set_back_is_set_aside_by_name(
     house: House, statements: list[str], operation: str
