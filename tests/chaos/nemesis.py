@@ -26,6 +26,8 @@ from tests.servers.spark_cluster import jvm_of
 from tests.servers.stopped import stop
 
 CHUNK_ROWS: Final = 25
+# More than these: a comparison opens the file of each chunk.
+VERIFIED_ROWS: Final = 250
 # So many verifications wait for their verdicts.
 UNJUDGED: Final = 3
 # A signal that isn't known to the service after so long is sent again, by another channel.
@@ -104,10 +106,10 @@ class Snapshots:
 class Verifications(Snapshots):
     """Begins a verification of all tables whenever the one before has read them; how they ended is their verdict.
 
-    Only `most_unjudged` of them have been read and have no verdict yet.
+    Only UNJUDGED of them have been read and have no verdict yet, unless a strike at the selector waits for chunks: the
+    sink, struck as well, may give no verdict until then.
     """
 
-    most_unjudged: int = UNJUDGED
     _unjudged: list[str] = field(default_factory=list)
 
     @property
@@ -118,20 +120,29 @@ class Verifications(Snapshots):
     def look(self) -> None:
         """See how they are, now and then."""
         super().look()
-        for snapshot in self.world.status().get("snapshots", []):
-            if snapshot["id"] in self._unjudged:
-                results = [table["result"] for table in snapshot["tables"]]
-                if None not in results:
-                    self.ended.update(result["verdict"] for result in results)
-                    self._unjudged.remove(snapshot["id"])
+        snapshots = self.world.status().get("snapshots", [])
+        for each in self._unjudged if snapshots else ():
+            # The service has forgotten an old one, whatever became of it.
+            tables: list[dict[str, Any]] = next((one["tables"] for one in snapshots if one["id"] == each), [])
+            if None not in (results := [table["result"] for table in tables]):
+                self.ended.update(result["verdict"] for result in results)
+                self._unjudged = [one for one in self._unjudged if one != each]
 
     def _end(self, states: Mapping[str, str]) -> None:
-        if _ENDED.issuperset(states.values()) and len(self._unjudged) < self.most_unjudged:
+        if not _ENDED.issuperset(states.values()):
+            return
+        if len(self._unjudged) < UNJUDGED or self._selector_waits():
             self._unjudged.append(self.id)
             self.begin()
 
+    def _selector_waits(self) -> bool:
+        return any(
+            isinstance(order, orders.Strike) and order.actor is ActorName.CHUNK_SELECTOR
+            for order in self.world.undone()
+        )
+
     def _signal(self) -> dict[str, Any]:
-        return {"type": "verify", "data": {"chunk-rows": CHUNK_ROWS}}
+        return {"type": "verify", "data": {"chunk-rows": VERIFIED_ROWS}}
 
 
 @dataclass

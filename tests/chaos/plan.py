@@ -134,6 +134,8 @@ class Step:
 
 
 LONGEST_PAUSE_S: Final = 1.5
+# Where verifications are judged meanwhile: Spark needs some ten seconds to start, and as long for a comparison.
+CALM_PAUSE_S: Final = 40.0
 SHORTEST_S: Final = 0.5
 LONGEST_S: Final = 3.0
 HOUR_S: Final = 3600.0
@@ -184,19 +186,21 @@ def each_kind_once(seed: int, *, lake: bool = True) -> tuple[Step, ...]:
     return tuple(_behind_a_pause(some, card) for card in first.values())
 
 
-def plan(seed: int, seconds: float, *, lake: bool = True) -> tuple[Step, ...]:
+def plan(
+    seed: int, seconds: float, *, lake: bool = True, longest_pause_s: float = LONGEST_PAUSE_S
+) -> tuple[Step, ...]:
     """The steps of a run, which take about so long."""
-    return tuple(_dealt(random.Random(seed), seconds, lake))
+    return tuple(_dealt(random.Random(seed), seconds, lake, longest_pause_s))
 
 
-def _dealt(some: random.Random, seconds: float, lake: bool) -> Iterator[Step]:
+def _dealt(some: random.Random, seconds: float, lake: bool, longest_pause_s: float) -> Iterator[Step]:
     cards: list[Fault] = []
     while seconds > 0:
         cards = cards or deck(some, lake=lake)
-        step = _behind_a_pause(some, cards.pop())
+        step = _behind_a_pause(some, cards.pop(), longest_pause_s)
         seconds -= step.takes_s
         yield step
 
 
-def _behind_a_pause(some: random.Random, fault: Fault) -> Step:
-    return Step(round(some.uniform(0.0, LONGEST_PAUSE_S), 2), fault)
+def _behind_a_pause(some: random.Random, fault: Fault, longest_s: float = LONGEST_PAUSE_S) -> Step:
+    return Step(round(some.uniform(0.0, longest_s), 2), fault)

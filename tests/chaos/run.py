@@ -4,7 +4,8 @@
         [--patience S] [--per-second N]
 
 With `--once` each kind of fault comes once. With `--verify` the lake is verified all the time that faults last, instead
-of snapshots: no row may be found. It prints what came of it as one line of JSON, and ends with 1 if something is wrong.
+of snapshots: no row may be found. The pauses between faults are longer then, so that some verifications are judged. It
+prints what came of it as one line of JSON, and ends with 1 if something is wrong.
 `--plan` prints what would be done. Journal and lake are on a filesystem of its own, of some MiB, in a namespace where
 anybody may mount one.
 """
@@ -22,10 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from actors.journal.store import JournalReader
-from tests.chaos.nemesis import UNJUDGED, Nemesis, Snapshots, Verifications, dumps
+from tests.chaos.nemesis import Nemesis, Snapshots, Verifications, dumps
 from tests.chaos.oracles import alarms, findings
 from tests.chaos.orders import Count
-from tests.chaos.plan import ActorStruck, Deed, Step, each_kind_once, plan
+from tests.chaos.plan import CALM_PAUSE_S, LONGEST_PAUSE_S, ActorStruck, Deed, Step, each_kind_once, plan
 from tests.chaos.planted import STRUCK, Planted
 from tests.chaos.report import Report, hanging, left_behind, restarts, unhandled
 from tests.chaos.world import WITHIN_S, NotSo, World, world
@@ -36,11 +37,15 @@ NAMESPACE: Final = ("unshare", "--user", "--map-root-user", "--mount")
 # The kernel kills it when we end, however that happens.
 _WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
 HOUSE_MIB: Final = 512
+# The judge keeps all segments, and a run with verifications has a quarter of an hour of them.
+VERIFIED_HOUSE_MIB: Final = 2048
 TRANSACTIONS_PER_S: Final = 60.0
 # So small the lag has to be again.
 LAG_S: Final = 5.0
 # Connections of the service that are no dump: two for chunks, one that looks at the source, one for schemas.
 CONNECTIONS: Final = 4
+# A verdict has so many times as long as all else: a first mirror of hundreds of files is merged before it.
+VERDICT_WITHIN: Final = 4
 
 
 def run(
@@ -97,15 +102,16 @@ def _story(
         if verifications is not None:
             there.meanwhile[:] = [verifications.look]
         nemesis.carry_out(steps)
-        if verifications is not None:
-            # The last strikes at the selector wait for chunks, also while the sink, still struck, gives no verdict.
-            verifications.most_unjudged = sys.maxsize
         nemesis.give_up()
         report.recovered_s = _recovered(there)
         if verifications is not None:
-            verifications.most_unjudged = UNJUDGED
             ended = verifications.ended.total()
-            there.wait(lambda: verifications.ended.total() > ended, "a verdict behind the last fault")
+            # First the sink delivers and merges all that came while it was struck.
+            there.wait(
+                lambda: verifications.ended.total() > ended,
+                "a verdict behind the last fault",
+                VERDICT_WITHIN * there.within_s,
+            )
             there.meanwhile[:] = [snapshots.look]
         snapshots.begin()
         completed = snapshots.ended["completed"]
@@ -162,10 +168,15 @@ def _left_at_the_source(there: World) -> list[str]:
     return []
 
 
-def steps_of(seed: int, seconds: float | None, lake: bool, planted: Planted | None) -> tuple[Step, ...]:
+def steps_of(
+    seed: int, seconds: float | None, lake: bool, verify: bool, planted: Planted | None
+) -> tuple[Step, ...]:
     """The plan, of each kind of fault once without `seconds`; for a planted fault, what it shows by."""
     if planted is None:
-        return each_kind_once(seed, lake=lake) if seconds is None else plan(seed, seconds, lake=lake)
+        pause_s = CALM_PAUSE_S if verify else LONGEST_PAUSE_S
+        if seconds is None:
+            return each_kind_once(seed, lake=lake)
+        return plan(seed, seconds, lake=lake, longest_pause_s=pause_s)
     actor = STRUCK.get(planted)
     return () if actor is None else tuple(Step(1.0, ActorStruck(actor, Deed.RAISE)) for _ in range(6))
 
@@ -179,12 +190,12 @@ def repeated_by(seed: int, seconds: float | None, lake: bool, verify: bool, per_
 
 
 @contextmanager
-def _small_disk(folder: Path, *, mounted: bool) -> Iterator[None]:
+def _small_disk(folder: Path, mib: int, *, mounted: bool) -> Iterator[None]:
     folder.mkdir()
     if not mounted:
         yield
         return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={HOUSE_MIB}m", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(folder)], check=True)
     try:
         yield
     finally:
@@ -210,7 +221,7 @@ def main() -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     lake = not chosen.without_lake
-    steps = steps_of(chosen.seed, chosen.seconds, lake, chosen.planted)
+    steps = steps_of(chosen.seed, chosen.seconds, lake, chosen.verify, chosen.planted)
     if chosen.plan:
         sys.stdout.write("".join(f"{step.after_s:5.2f} s  {step.fault}\n" for step in steps))
         return 0
@@ -218,7 +229,9 @@ def main() -> int:
         again = [sys.executable, "-m", "tests.chaos.run", *sys.argv[1:], "--inside"]
         return subprocess.run([*NAMESPACE, *_WITH_US, *again], check=False).returncode
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    with _small_disk(folder / "house", mounted=chosen.inside):
+    with _small_disk(
+        folder / "house", VERIFIED_HOUSE_MIB if chosen.verify else HOUSE_MIB, mounted=chosen.inside
+    ):
         report = run(
             chosen.seed,
             steps,
