@@ -8,25 +8,34 @@ in which it finds a key. Beside it are what could be better: deletion vectors; a
 (buckets); fewer and more changes at once; and what the product does, which reads but the key.
 
 Then comes the price of a mirror without deletion vectors (copy-on-write): the product's merge into such a mirror beside
-its merge into one with them, in seconds and in what it writes. Last, as many changes are merged into a mirror of five
+its merge into one with them, in seconds and in what it writes. Then as many changes are merged into a mirror of five
 times the rows. Some ten minutes on a quiet machine with two cores, without a server.
+
+Last, what readers pay for changes that aren't merged (`reads`): the live view just before a merge is due by the default
+settings, beside a plain Delta table of the same rows. The two are read in turns. Before each turn a segment comes, as
+it does five times a second beside a service, so that the reader finds a version that it doesn't know.
 """
 
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+import numpy as np
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from actors.lake.delta.delta_table import DeltaTable
+from actors.lake.live_view import live_view
 from bench._command import command_line
 from bench._commits import plain_spark
 from bench._lake import linked
+from bench._pending import PendingLake
 from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
 from pipeline.lake.live_view import MirrorPosition, last_changes
@@ -80,6 +89,11 @@ _VALUES: Final = {
     "weight": "id / 7",
 }
 _LARGER: Final = 5
+# How often the live view and the plain table are read, the first times uncounted.
+_TURNS: Final = 7
+_UNCOUNTED: Final = 2
+# How many times as long as the plain table's a read of the live view may take.
+_ALLOWED: Final = 1.5
 _BUCKETS: Final = 16
 _BUCKET: Final = f"pmod(hash(`id`), {_BUCKETS})"
 
@@ -211,33 +225,96 @@ class Bench:
 
 
 def main() -> None:
-    """Measure all of it."""
-    wanted = command_line(__doc__, ())
+    """Measure all of it, or what's named."""
+    wanted = command_line(__doc__, _PARTS)
     parts = locate()
     os.environ["JAVA_HOME"] = str(parts.java_home)
-    rows = int(_ROWS * wanted.scale)
     with (
         told("merge") as figures,
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
         plain_spark(parts, Path(folder) / "spark") as spark,
     ):
-        say("practice")
-        list(_figures(Bench(spark.session, Path(folder) / "practice", rows // _PRACTICE)))
-        say("writing a mirror and its changes")
-        bench = Bench(spark.session, Path(folder) / "bench", rows)
-        figures.extend(_figures(bench))
-        few = bench.done(bench.more)
-        bench.remove()
-        say("writing a mirror of five times the rows")
-        large = Bench(spark.session, Path(folder) / "large", _LARGER * rows)
-        figures.append(
-            Figure(
-                f"{few.changes.number:,} changes into {_LARGER} times the rows",
-                large.done(large.as_many).seconds,
-                "s",
-                Peer("into the rows", few.seconds),
-            )
-        )
+        for name in wanted.names:
+            say(name)
+            figures.extend(_PARTS[name](spark.session, Path(folder), wanted.scale))
+
+
+def _merges(session: SparkSession, folder: Path, scale: float) -> Iterator[Figure]:
+    """Merges, into mirrors of two sizes."""
+    rows = int(_ROWS * scale)
+    say("practice")
+    list(_figures(Bench(session, folder / "practice", rows // _PRACTICE)))
+    say("writing a mirror and its changes")
+    bench = Bench(session, folder / "bench", rows)
+    yield from _figures(bench)
+    few = bench.done(bench.more)
+    bench.remove()
+    say("writing a mirror of five times the rows")
+    large = Bench(session, folder / "large", _LARGER * rows)
+    yield Figure(
+        f"{few.changes.number:,} changes into {_LARGER} times the rows",
+        large.done(large.as_many).seconds,
+        "s",
+        Peer("into the rows", few.seconds),
+    )
+    large.remove()
+
+
+def _reads(session: SparkSession, folder: Path, scale: float) -> Iterator[Figure]:
+    """Reads of the live view, beside those of a plain table."""
+    rows, path = int(_ROWS * scale), str(folder / "plain")
+    wheres = {"all rows": "true", "one key": f"id = {rows // 3}"}
+    turns: dict[str, list[tuple[float, float]]] = {what: [] for what in wheres}
+    say("writing a mirror with pending changes")
+    with closing(PendingLake(session, folder / "pending", _SCHEMA)) as lake:
+        each = lake.write(rows, scale, _TURNS * len(wheres) + 1)
+
+        def change() -> None:
+            lake.change(np.random.default_rng(8), rows, each)  # the same rows each time, with the same values
+
+        def view() -> DataFrame:
+            return live_view(session, lake.settings.path, _SCHEMA.table)
+
+        def plain() -> DataFrame:
+            return session.read.format("delta").load(path)
+
+        change()
+        _append(path, view().repartitionByRange(_FILES, "id").sortWithinPartitions("id"))
+        for _ in range(_TURNS):
+            for what, where in wheres.items():
+                change()
+                turns[what].append(_in_turn(view, plain, where))
+    for what, each_turn in turns.items():
+        yield from _paid(what, each_turn[_UNCOUNTED:])
+
+
+def _in_turn(
+    view: Callable[[], DataFrame], plain: Callable[[], DataFrame], where: str
+) -> tuple[float, float]:
+    """Seconds of a read of the live view, and of the same read of the plain table."""
+    took, found = zip(*(_read(table, where) for table in (view, plain)), strict=True)
+    assert found[0] == found[1], found
+    say(f"  {where}: {took[0]:.2f} s, and {took[1]:.2f} s of the plain table")
+    return took[0], took[1]
+
+
+def _read(table: Callable[[], DataFrame], where: str) -> tuple[float, Row | None]:
+    """Seconds of a read, and the number of rows and a sum over all of their columns."""
+    began = time.perf_counter()
+    names = ", ".join(quoted(column.name) for column in _SCHEMA.columns)
+    found = table().where(where).selectExpr("count(*)", f"bit_xor(xxhash64({names}))").first()
+    return time.perf_counter() - began, found
+
+
+def _paid(what: str, turns: Sequence[tuple[float, float]]) -> Iterator[Figure]:
+    """What readers pay for the changes that aren't merged."""
+    view, plain = (median(each) for each in zip(*turns, strict=True))
+    yield Figure(f"live view before its merge, {what}", view, "s", Peer("plain Delta table", plain))
+    times = median(ours / theirs for ours, theirs in turns)
+    yield Figure(f"live view before its merge, {what}", times, "times", Peer("allowed", _ALLOWED))
+
+
+_PARTS: Final = {"merges": _merges, "reads": _reads}
 
 
 def _figures(bench: Bench) -> Iterator[Figure]:
