@@ -51,11 +51,49 @@ from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
+from pipeline.lake.facts import (
+    BatchRead,
+    BeginningFound,
+    CursorAnswer,
+    CursorFound,
+    Fact,
+    FindingsUnread,
+    GapFound,
+    JournalFound,
+    JournalFoundEmpty,
+    LakeTimerFired,
+    ProgressReported,
+    SealingEnded,
+    SparkStopped,
+    StopRequested,
+    TableDelivered,
+    TableFailed,
+    TablesFound,
+    WorkDone,
+    WorkFailed,
+    WorkGivenUp,
+)
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
-from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.mirrors import mirror_rules
+from pipeline.lake.orders import (
+    DeliverTable,
+    FindCursor,
+    FindEnd,
+    FindTables,
+    Order,
+    ReadBatch,
+    ReportGap,
+    ReportKeptTypes,
+    ReportLostChanges,
+    ReportMissingMirrors,
+    ReportProgress,
+    RequestMirrors,
+    RequestRepair,
+    StopSpark,
+)
 from pipeline.lake.state import Failed, Idle, SinkEnded, State
+from pipeline.lake.tables.maintenance import Chore, TableSize
 from pipeline.lake.tables.paths import table_folder
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
@@ -187,11 +225,11 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def time_came(self) -> None:
         """Does what is due."""
-        await self._take_in([spark_sink.LakeTimerFired()])
+        await self._take_in([LakeTimerFired()])
 
     async def mailbox_closed(self) -> None:
         """Begins no more work beside the batches, and stops Spark when the present work has ended."""
-        await self._take_in([spark_sink.SealingEnded()])
+        await self._take_in([SealingEnded()])
 
     def ended(self) -> bool:
         """Ends when Spark has stopped, and so everything is delivered."""
@@ -249,17 +287,17 @@ class SparkSink(Actor[ToSparkSink]):
         """Not ready before Spark is up."""
         return None if self._up is not None else "Spark isn't up yet"
 
-    async def _wait_closed(self) -> list[spark_sink.Fact]:
+    async def _wait_closed(self) -> list[Fact]:
         """Returns when the service stops, even if a batch is under way."""
         await self.mailbox.wait_closed()
-        return [spark_sink.StopRequested(self.now())]
+        return [StopRequested(self.now())]
 
-    async def _find_end(self) -> spark_sink.JournalFoundEmpty | spark_sink.JournalFound:
+    async def _find_end(self) -> JournalFoundEmpty | JournalFound:
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
-            return spark_sink.JournalFoundEmpty()
+            return JournalFoundEmpty()
         entry = await self._in_thread(self._journal.entry, last)
-        return spark_sink.JournalFound(entry.checkpoint, last)
+        return JournalFound(entry.checkpoint, last)
 
     def _join(self) -> Consumer:
         """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes.
@@ -269,9 +307,9 @@ class SparkSink(Actor[ToSparkSink]):
         register_lake(self._journal)
         return self._journal.consumers.all()[LAKE_CONSUMER]
 
-    async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
+    async def _take_in(self, facts: Iterable[Fact | None]) -> None:
         """Begins the orders that follow from facts that come together. Their own facts come later."""
-        orders: list[spark_sink.Order] = []
+        orders: list[Order] = []
         for fact in facts:
             if fact is not None:
                 work, failed = self._state.background.under_way, self._state.so_far.failed
@@ -280,9 +318,9 @@ class SparkSink(Actor[ToSparkSink]):
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
         self._applied(LakeConsumerProgress(self._state))
-        together: list[spark_sink.Order] = []
+        together: list[Order] = []
         for order in orders:
-            if isinstance(order, spark_sink.DeliverTable | BackgroundWork):
+            if isinstance(order, DeliverTable | BackgroundWork):
                 self.begin_work(all_end(self._performed, [order]), self._take_in)
             else:
                 together.append(order)
@@ -294,59 +332,54 @@ class SparkSink(Actor[ToSparkSink]):
         else:
             self.beat()
 
-    async def _performed(self, order: spark_sink.Order) -> spark_sink.Fact | None:
+    async def _performed(self, order: Order) -> Fact | None:
         """Performs an order. Whatever it fails with, nothing but a line of the log follows once the sink breaks off."""
         try:
             return await self._perform(order)
         except Exception as error:
-            if not self._breaks_off or isinstance(order, spark_sink.StopSpark):
+            if not self._breaks_off or isinstance(order, StopSpark):
                 raise
             if not isinstance(error, SparkLost):  # the sink ends Spark itself
                 log.warning("work in the lake failed while the sink stopped", reason=safe_message(error))
             return None
 
-    async def _perform(self, order: spark_sink.Order) -> spark_sink.Fact | None:
+    async def _perform(self, order: Order) -> Fact | None:
         """Returns the fact that an order brings; None if it brings none."""
         assert self._up is not None
         match order:
-            case spark_sink.FindEnd():
+            case FindEnd():
                 return await self._find_end()
-            case spark_sink.FindTables(tables):
+            case FindTables(tables):
                 return await self._find_tables(self._up, tables)
-            case spark_sink.FindCursor():
+            case FindCursor():
                 return await self._in_thread(self._place, order)
-            case spark_sink.ReadBatch(after, through):
+            case ReadBatch(after, through):
                 await self._record_unseen()
                 if (lost := self._state.so_far.lost) != self._lost:  # a crash within the batch would hide it
                     await self._in_thread(self._journal.consumers.record_lost, LAKE_CONSUMER, lost)
                     self._lost = lost
                 return await self._in_thread(self._read_batch, after, through)
-            case spark_sink.DeliverTable():
+            case DeliverTable():
                 await self._record_unseen()  # the batch's own tables may have been found since it was read
                 return await self._deliver(self._up, order)
-            case spark_sink.ReportProgress(batch, reported, seconds, lost, brought):
+            case ReportProgress(batch, reported, seconds, lost, brought):
                 self._measure_batch(batch, seconds)
                 record = self._journal.consumers.record_progress
                 await self._in_thread(record, LAKE_CONSUMER, batch.through, reported, lost, brought)
                 self._lost = lost
-                return spark_sink.ProgressReported()
+                return ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
-            case spark_sink.StopSpark(at_once, sealed):
+            case StopSpark(at_once, sealed):
                 ended = not at_once or await self._break_off(sealed)
                 await self._pulse.end()
                 await asyncio.to_thread(self._up.spark.stop if ended else self._up.spark.kill)
-                return spark_sink.SparkStopped()
-            case spark_sink.RequestMirrors(generations):
+                return SparkStopped()
+            case RequestMirrors(generations):
                 await self._ports.mirrors.put(MirrorDataExpired(generations))
-            case spark_sink.RequestRepair():
+            case RequestRepair():
                 return await self._request_repair(self._up, order)
-            case (
-                spark_sink.ReportGap()
-                | spark_sink.ReportLostChanges()
-                | spark_sink.ReportMissingMirrors()
-                | spark_sink.ReportKeptTypes()
-            ):
+            case ReportGap() | ReportLostChanges() | ReportMissingMirrors() | ReportKeptTypes():
                 _warn(order)
             case _:
                 assert_never(order)
@@ -372,9 +405,7 @@ class SparkSink(Actor[ToSparkSink]):
         _, left = await asyncio.wait(self._calls, timeout=BREAKS_OFF_WITHIN_S)
         return not left
 
-    async def _request_repair(
-        self, up: SparkUp, order: spark_sink.RequestRepair
-    ) -> spark_sink.FindingsUnread | None:
+    async def _request_repair(self, up: SparkUp, order: RequestRepair) -> FindingsUnread | None:
         """Reports the keys of what a verification has found, or why its repair has to end."""
         run, keys, last = order.run, None, True
         assert run.awaits is not None
@@ -385,19 +416,19 @@ class SparkSink(Actor[ToSparkSink]):
                 await self._raise_for_all(up, error)
                 table, reason = str(run.table), safe_message(error)
                 log.warning("what a verification found can't be read", id=run.run, table=table, reason=reason)
-                return spark_sink.FindingsUnread(run, reason)
+                return FindingsUnread(run, reason)
         report = DifferencesReported(run.run, run.table, run.awaits, keys, last, order.reason)
         await self._ports.differences.put(report)
         return None
 
-    async def _find_tables(self, up: SparkUp, tables: tuple[TableId, ...]) -> spark_sink.TablesFound:
+    async def _find_tables(self, up: SparkUp, tables: tuple[TableId, ...]) -> TablesFound:
         """Reads what the lake has of these tables. At a start it may have nothing of most of them."""
         absent = await self._in_thread(absent_tables, self._settings.path, tables)
         found = dict.fromkeys(absent, LakeTableState())
         sizes: dict[tuple[TableId, Tier], TableSize] = {}
-        failed: list[spark_sink.TableFailed] = []
+        failed: list[TableFailed] = []
         for answer in await all_end(partial(self._find, up), (t for t in tables if t not in absent)):
-            if isinstance(answer, spark_sink.TableFailed):
+            if isinstance(answer, TableFailed):
                 failed.append(answer)
             else:
                 found[answer.table] = answer.found
@@ -405,15 +436,15 @@ class SparkSink(Actor[ToSparkSink]):
         for table, each in found.items():
             stopped = each.stopped is not None
             self.metrics.set(catalogue.TABLE_STOPPED, stopped, table=str(table), part="lake")
-        return spark_sink.TablesFound(found, sizes, tuple(failed))
+        return TablesFound(found, sizes, tuple(failed))
 
-    async def _find(self, up: SparkUp, table: TableId) -> _Found | spark_sink.TableFailed:
+    async def _find(self, up: SparkUp, table: TableId) -> _Found | TableFailed:
         try:
             return await self._in_thread(_find_in, up.lake, table)
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
 
-    def _place(self, lake: spark_sink.FindCursor) -> spark_sink.CursorAnswer:
+    def _place(self, lake: FindCursor) -> CursorAnswer:
         """Reports to the journal how far the lake is, and finds out what it lacks."""
         consumers = self._journal.consumers
         known = consumers.all()[LAKE_CONSUMER]
@@ -425,12 +456,12 @@ class SparkSink(Actor[ToSparkSink]):
             segment = first - 1
             consumers.record_progress(LAKE_CONSUMER, segment, lost=lost)
         if segment > whole:
-            return spark_sink.GapFound(whole, self._journal.entry(first), lost)
+            return GapFound(whole, self._journal.entry(first), lost)
         if segment < first:
-            return spark_sink.BeginningFound(whole, lost)
-        return spark_sink.CursorFound(whole, self._journal.entry(whole).checkpoint, lost)
+            return BeginningFound(whole, lost)
+        return CursorFound(whole, self._journal.entry(whole).checkpoint, lost)
 
-    def _read_batch(self, after: int, through: int) -> spark_sink.BatchRead:
+    def _read_batch(self, after: int, through: int) -> BatchRead:
         """Raises Transient if retention has removed what comes next: the next sink finds out what the lake lacks."""
         try:
             return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
@@ -454,14 +485,12 @@ class SparkSink(Actor[ToSparkSink]):
         except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it
             raise Transient(f"the lake can't be written: {safe_message(down)}") from error
 
-    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
+    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> TableFailed:
         """Returns that the table alone has failed. Raises as `_raise_for_all` does."""
         await self._raise_for_all(up, error)
-        return spark_sink.TableFailed(table, safe_message(error), foreign=isinstance(error, ForeignTable))
+        return TableFailed(table, safe_message(error), foreign=isinstance(error, ForeignTable))
 
-    async def _deliver(
-        self, up: SparkUp, order: spark_sink.DeliverTable
-    ) -> spark_sink.TableDelivered | spark_sink.TableFailed:
+    async def _deliver(self, up: SparkUp, order: DeliverTable) -> TableDelivered | TableFailed:
         """Brings one table to the end of the batch."""
         table, pieces = order.table, order.pieces
         try:
@@ -472,13 +501,11 @@ class SparkSink(Actor[ToSparkSink]):
         if after.stopped is not None:
             reason = _with_remedy(table, after.stopped.reason, order.batch.checkpoint, self._state)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
-            return spark_sink.TableDelivered(table, after)
+            return TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)
-        return spark_sink.TableDelivered(table, after, pieces)
+        return TableDelivered(table, after, pieces)
 
-    async def _do_work(
-        self, up: SparkUp, work: BackgroundWork
-    ) -> spark_sink.WorkDone | spark_sink.WorkGivenUp | spark_sink.WorkFailed:
+    async def _do_work(self, up: SparkUp, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
         """Does the work beside the batches. Raises if Spark is gone."""
         began, table = self.now(), str(work.table)
         try:
@@ -488,7 +515,7 @@ class SparkSink(Actor[ToSparkSink]):
                 "another writer committed first; retrying", work=work.kind, table=table, reason=str(error)
             )
             self.metrics.count(catalogue.CONFLICTS, kind=work.kind)
-            return spark_sink.WorkGivenUp()
+            return WorkGivenUp()
         except (SparkLost, CatalogUndefined):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
@@ -496,11 +523,11 @@ class SparkSink(Actor[ToSparkSink]):
             reason = safe_message(error)
             log.error("work on a lake table failed", work=work.kind, table=table, times=times, reason=reason)
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
-            return spark_sink.WorkFailed()
+            return WorkFailed()
         self._measure_work(work, self.now() - began, written)
         if isinstance(work, MaintainTable) and work.runs is not None:
             await self._trim_results(up, work, work.runs)
-        return spark_sink.WorkDone(size, at, judgements)
+        return WorkDone(size, at, judgements)
 
     async def _trim_results(self, up: SparkUp, work: MaintainTable, runs: frozenset[str]) -> None:
         """Trims the tables of verifications. If they fail, the table's own TRIM doesn't. Raises if Spark is gone."""
@@ -535,24 +562,22 @@ class SparkSink(Actor[ToSparkSink]):
                 self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
 
     @contain_errors
-    def _measure_fact(self, fact: spark_sink.Fact, work: BackgroundWork | None) -> None:
+    def _measure_fact(self, fact: Fact, work: BackgroundWork | None) -> None:
         """Measures the state after a fact; `work` was under way before it."""
         match fact:
-            case spark_sink.TablesFound(found):
+            case TablesFound(found):
                 for table in found:
                     self._measure_mirror(table)
-            case spark_sink.TableDelivered(table):
+            case TableDelivered(table):
                 self._measure_mirror(table)
-            case spark_sink.WorkDone(judgements=judgements) if work is not None:
+            case WorkDone(judgements=judgements) if work is not None:
                 self._measure_mirror(work.table)
                 self._measure_verified(judgements)
                 unjudged: dict[tuple[str, ...], float] = {
                     (str(table),): times for table, times in self._state.unjudged_in_a_row.items()
                 }
                 self.metrics.replace(catalogue.UNJUDGED_IN_A_ROW, unjudged)
-            case spark_sink.CursorFound() | spark_sink.GapFound() | spark_sink.BeginningFound() if (
-                self._state.so_far.ahead is None
-            ):
+            case CursorFound() | GapFound() | BeginningFound() if self._state.so_far.ahead is None:
                 self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
             case _:
                 pass
@@ -740,28 +765,25 @@ def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
 
 @contain_errors
 def _warn(
-    order: spark_sink.ReportGap
-    | spark_sink.ReportLostChanges
-    | spark_sink.ReportMissingMirrors
-    | spark_sink.ReportKeptTypes,
+    order: ReportGap | ReportLostChanges | ReportMissingMirrors | ReportKeptTypes,
 ) -> None:
     tables = sorted(map(str, order.tables))
     match order:
-        case spark_sink.ReportGap(_, begins):
+        case ReportGap(_, begins):
             log.warning(
                 "the lake needs segments that the journal removed: its tables are read again",
                 journal_begins_at=begins,
                 tables=tables,
             )
-        case spark_sink.ReportLostChanges(_, begins):
+        case ReportLostChanges(_, begins):
             log.warning(
                 "changelogs lack the segments that the journal removed",
                 journal_begins_at=begins,
                 tables=tables,
             )
-        case spark_sink.ReportMissingMirrors():
+        case ReportMissingMirrors():
             log.warning("tables have no mirror in the lake: their mirrors are filled again", tables=tables)
-        case spark_sink.ReportKeptTypes():
+        case ReportKeptTypes():
             log.warning("tables without a mirror keep the types that lake.types had before", tables=tables)
         case _:
             assert_never(order)

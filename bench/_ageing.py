@@ -22,7 +22,7 @@ from pipeline.config.settings import LakeSettings
 from pipeline.journal.entry import FileKind
 from pipeline.lake.batch import Piece
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.maintenance import CHECKPOINT_AFTER
+from pipeline.lake.tables.maintenance import CHECKPOINT_AFTER
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId

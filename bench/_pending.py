@@ -23,7 +23,7 @@ from pipeline.journal.entry import FileKind
 from pipeline.journal.segment import SegmentTable
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import Chore, Policy, TableUpkeep, due_at, found_table
+from pipeline.lake.tables.maintenance import Chore, Policy, TableUpkeep, due_at, found_table
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableSchema
 from tests.integration.history import FILLING, READY, SOURCE, History

@@ -8,7 +8,7 @@ from actors.runtime.measuring import value_or
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import Versions
-from pipeline.lake.maintenance import Chore, TableSize
+from pipeline.lake.tables.maintenance import Chore, TableSize
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import Judgement
 

@@ -19,10 +19,10 @@ from actors.lake.live_view import CatalogViews
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
 from pipeline.lake.batch import Batch
-from pipeline.lake.column_changes import follow_steps, owe_constants
 from pipeline.lake.delivery import AcceptedBatch
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
+from pipeline.lake.tables.column_changes import follow_steps, owe_constants
 from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn, columns, pin_of
 from pipeline.lake.tables.properties import Property
 from pipeline.lake.tables.report import Rebuilding, constants_text

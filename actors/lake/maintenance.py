@@ -1,8 +1,8 @@
-"""Maintenance of the lake's tables, in Spark: the statements of `pipeline.lake.maintenance`. They block for seconds.
+"""Maintenance of the lake's tables, in Spark: the statements of `pipeline.lake.tables.maintenance`.
 
-A commit that only adds files doesn't disturb them. If another commit removed what a statement has read, or changed the
-table's columns, Delta gives the statement up (`actors.lake.delta.lake_table.is_conflict`). No version has the files
-that it wrote until then, and VACUUM removes them.
+They block for seconds. A commit that only adds files doesn't disturb them. If another commit removed what a statement
+has read, or changed the table's columns, Delta gives the statement up (`actors.lake.delta.lake_table.is_conflict`). No
+version has the files that it wrote until then, and VACUUM removes them.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from actors.lake.delta.lake_table import TableOpener, is_conflict
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
-from pipeline.lake.maintenance import (
+from pipeline.lake.tables.columns import SEGMENT
+from pipeline.lake.tables.maintenance import (
     DAYS_OF_RESULTS,
     HIDDEN_PART,
     LARGE_BYTES,
@@ -27,7 +28,6 @@ from pipeline.lake.maintenance import (
     TableSize,
     Trim,
 )
-from pipeline.lake.tables.columns import SEGMENT
 from pipeline.lake.tables.paths import findings_path, judgements_path, location
 from pipeline.lake.tables.properties import CHANGELOG_VERSIONS_H, RESULTS
 from pipeline.lake.tables.spark_sql import literal, quoted, table_at

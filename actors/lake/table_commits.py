@@ -1,8 +1,8 @@
 """The commits that make, change and replace the lake's tables, and that merge into a mirror.
 
 Each of the two lake tables takes a new schema in one commit. That commit changes the columns
-(`pipeline.lake.column_changes`), and its properties name the segment that they came with. What Delta needs for renaming
-and widening is enabled in a commit before. That commit changes nothing else.
+(`pipeline.lake.tables.column_changes`), and its properties name the segment that they came with. What Delta needs for
+renaming and widening is enabled in a commit before. That commit changes nothing else.
 """
 
 import json
@@ -24,18 +24,18 @@ from actors.lake.transaction_log.delta_log import is_restored, report_at
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
-from pipeline.lake.column_changes import (
+from pipeline.lake.delivery import AcceptedBatch
+from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.reading.descriptions import describe_changelog, describe_mirror
+from pipeline.lake.tables import paths, statements
+from pipeline.lake.tables.column_changes import (
     ColumnPlan,
     features_of_types,
     follow_steps,
     needed_features,
     unchanged_plan,
 )
-from pipeline.lake.delivery import AcceptedBatch
-from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.reading.descriptions import describe_changelog, describe_mirror
-from pipeline.lake.tables import paths, statements
 from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.properties import FORGETTING, VECTORS, Property, properties_of

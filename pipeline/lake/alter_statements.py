@@ -19,8 +19,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeline.lake.column_changes import ColumnPlan
 from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.tables.column_changes import ColumnPlan
 from pipeline.lake.tables.columns import LakeColumn
 from pipeline.lake.tables.properties import Property
 from pipeline.lake.tables.spark_sql import quoted, table_at

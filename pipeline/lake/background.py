@@ -3,16 +3,16 @@ compares rows with the source's.
 
 No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones: how old follows
-what merges cost (`merge_ages`). `pipeline.lake.maintenance` defines when the rest is due. The work that has been due
-for the longest comes first. So if there is more to do than time, all of it comes late and none of it starves. Somebody
-may wait for a verification, so every second turn is a comparison's, if one is due. One that many bytes make due leaves
-most of the time to the other work, unless they are very many (`pipeline.lake.verification.runs`). A comparison reads
-all changes that aren't merged and each file that isn't compacted. So in its turn the table is merged and compacted
-first where that is due. Among thousands of small files the comparison takes minutes, in which as many come again. A
-merge reads the keys of the whole mirror. So it comes after a comparison of far more rows than it would merge.
-Maintenance of a mirror never runs during its merge. Work that was given up, because another writer committed meanwhile
-or because the mirror's columns have to come first, is tried again after a pause. Work that failed pauses longer each
-time.
+what merges cost (`merge_ages`). `pipeline.lake.tables.maintenance` defines when the rest is due. The work that has been
+due for the longest comes first. So if there is more to do than time, all of it comes late and none of it starves.
+Somebody may wait for a verification, so every second turn is a comparison's, if one is due. One that many bytes make
+due leaves most of the time to the other work, unless they are very many (`pipeline.lake.verification.runs`). A
+comparison reads all changes that aren't merged and each file that isn't compacted. So in its turn the table is merged
+and compacted first where that is due. Among thousands of small files the comparison takes minutes, in which as many
+come again. A merge reads the keys of the whole mirror. So it comes after a comparison of far more rows than it would
+merge. Maintenance of a mirror never runs during its merge. Work that was given up, because another writer committed
+meanwhile or because the mirror's columns have to come first, is tried again after a pause. Work that failed pauses
+longer each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
@@ -25,10 +25,10 @@ from typing import Final, assert_never
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import rule_of
 from pipeline.errors import Backoff
-from pipeline.lake import maintenance
 from pipeline.lake.batch import LakeTableState, Pieces
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import Chore, Policy, TableSize, TableUpkeep, Trim
+from pipeline.lake.tables import maintenance
+from pipeline.lake.tables.maintenance import Chore, Policy, TableSize, TableUpkeep, Trim
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
     ROWS_AT_ONCE,

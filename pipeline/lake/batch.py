@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.journal.entry import Entry, FileKind
-from pipeline.lake.column_changes import Step
 from pipeline.lake.live_view import Versions
+from pipeline.lake.tables.column_changes import Step
 from pipeline.lake.tables.columns import LakeColumn
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready

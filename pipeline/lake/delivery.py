@@ -13,11 +13,11 @@ older generation are left out.
 
 **Schemas.** The effect of a statement on columns comes before all rows of its segment (`pipeline.journal.segment`), and
 a batch ends before such a segment. So a column's name means one column within a batch. The lake tables get the schema
-that the batch needs before any of its rows (`pipeline.lake.column_changes`). The changelog and the mirror get it each
-in one commit that names its segment. After a failure between the two, each continues from its own report. Rows that are
-only to be compared bring a schema too, if the table has it at their segment's end: a statement may have no change after
-it, and rows can be compared only under the schema that they have. Within a generation, the mirror takes a new schema
-only if its rows can stay as they are (`pipeline.schema.compatibility`).
+that the batch needs before any of its rows (`pipeline.lake.tables.column_changes`). The changelog and the mirror get it
+each in one commit that names its segment. After a failure between the two, each continues from its own report. Rows
+that are only to be compared bring a schema too, if the table has it at their segment's end: a statement may have no
+change after it, and rows can be compared only under the schema that they have. Within a generation, the mirror takes a
+new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
 
 **Types by rule.** The journal has each column in its usual form. The schemas of an accepted batch have the forms of the
 lake (`pipeline.types.lake_forms`). A generation begins with the forms that the rules want. Within it a column keeps its
@@ -30,7 +30,8 @@ from dataclasses import dataclass, replace
 from pipeline.config.lake_types import LakeTypeRule, form_by_rules, keep_forms, refused_types
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, is_newer, missing_pieces
-from pipeline.lake.column_changes import (
+from pipeline.lake.files.value_conversion import ValueRefused, form_constant
+from pipeline.lake.tables.column_changes import (
     COLUMNS_REMEDY,
     ColumnPlan,
     Incompatible,
@@ -39,7 +40,6 @@ from pipeline.lake.column_changes import (
     has_common_types,
     unchanged_plan,
 )
-from pipeline.lake.files.value_conversion import ValueRefused, form_constant
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl.alter_table import Alteration, alteration_of

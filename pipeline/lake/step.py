@@ -42,7 +42,7 @@ other. Each order is answered by a fact, except the last six kinds of orders. Of
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final, assert_never
 
@@ -51,26 +51,59 @@ from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.errors import Backoff, Definite, InvariantBroken, expect
 from pipeline.journal.entry import Entry
 from pipeline.journal.missing_generations import (
-    LostScans,
     incomplete_generations,
     lost_by,
     scans_before,
     scans_through,
 )
 from pipeline.lake import background
-from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import (
     MOST_BATCH_BYTES,
     Batch,
     LakeTableState,
-    Pieces,
     missing_pieces,
     next_batch,
     reported_segment,
 )
-from pipeline.lake.live_view import Versions
-from pipeline.lake.maintenance import TableSize
+from pipeline.lake.facts import (
+    BatchRead,
+    BeginningFound,
+    CursorAnswer,
+    CursorFound,
+    Fact,
+    FindingsUnread,
+    GapFound,
+    JournalFound,
+    JournalFoundEmpty,
+    LakeTimerFired,
+    ProgressReported,
+    SealingEnded,
+    SparkStopped,
+    StopRequested,
+    TableDelivered,
+    TableFailed,
+    TablesFound,
+    WorkDone,
+    WorkFailed,
+    WorkGivenUp,
+)
 from pipeline.lake.mirrors import mirror_rules
+from pipeline.lake.orders import (
+    DeliverTable,
+    FindCursor,
+    FindEnd,
+    FindTables,
+    Order,
+    ReadBatch,
+    ReportGap,
+    ReportKeptTypes,
+    ReportLostChanges,
+    ReportMissingMirrors,
+    ReportProgress,
+    RequestMirrors,
+    RequestRepair,
+    StopSpark,
+)
 from pipeline.lake.state import (
     Ahead,
     Confirming,
@@ -89,305 +122,11 @@ from pipeline.lake.state import (
     State,
     StoppingSpark,
 )
-from pipeline.lake.tables.tier import Tier
-from pipeline.lake.verification.runs import Comparisons, Judgement, VerificationRun, repairs_due
+from pipeline.lake.verification.runs import Comparisons, VerificationRun, repairs_due
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 
-
-@dataclass(frozen=True, slots=True)
-class JournalFoundEmpty:
-    """Spark runs, and the journal has no segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class JournalFound:
-    """Spark runs. `end`: the checkpoint of the journal's last segment, `sealed`."""
-
-    end: Checkpoint
-    sealed: int
-
-
-@dataclass(frozen=True, slots=True)
-class CursorFound:
-    """The lake has everything `through` a segment that the journal still has, with its checkpoint.
-
-    `lost`: as the journal knows it from before (`LakeProgress.lost`), here and below.
-    """
-
-    through: int
-    checkpoint: Checkpoint
-    lost: LostScans = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class GapFound:
-    """The lake has everything `through` a segment, and the journal begins later, with `first`."""
-
-    through: int
-    first: Entry
-    lost: LostScans = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BeginningFound:
-    """The lake has everything `through` a segment, and the journal begins with the next one."""
-
-    through: int
-    lost: LostScans = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRead:
-    """The next batch, and the tables that it leaves out."""
-
-    batch: Batch
-    late: frozenset[TableId]
-
-
-@dataclass(frozen=True, slots=True)
-class TableDelivered:
-    """The table has taken these pieces, and the lake has `after` of it now."""
-
-    table: TableId
-    after: LakeTableState
-    pieces: Pieces = field(default_factory=Pieces)
-
-
-@dataclass(frozen=True, slots=True)
-class TableFailed:
-    """A table can't be found or delivered, for a reason that concerns no other table.
-
-    `foreign`: whether the reason is that another journal feeds its lake tables.
-    """
-
-    table: TableId
-    reason: str
-    foreign: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TablesFound:
-    """The lake has this of the tables that were looked for, and their lake tables have these `sizes`.
-
-    `failed`: the tables that can't be found. One fact has all tables, because each fact copies what is known of all.
-    """
-
-    found: Mapping[TableId, LakeTableState]
-    sizes: Mapping[tuple[TableId, Tier], TableSize] = field(default_factory=dict)
-    failed: tuple[TableFailed, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressReported:
-    """The journal knows how far the lake is."""
-
-
-@dataclass(frozen=True, slots=True)
-class LakeTimerFired:
-    """The time that `timer_at` returned has come."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkDone:
-    """The work beside the batches has succeeded: its lake table has this size, and readers of the table read it `at`
-    these versions. `judgements`: the results of verifications that it brought."""
-
-    size: TableSize
-    at: Versions | None = None
-    judgements: tuple[Judgement, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WorkGivenUp:
-    """The work beside the batches was given up, since another writer had committed first, or columns have to come."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkFailed:
-    """The work beside the batches has failed, for a reason that concerns no other table."""
-
-
-@dataclass(frozen=True, slots=True)
-class FindingsUnread:
-    """The keys that RequestRepair needs can't be read, for a reason that concerns no other table."""
-
-    run: VerificationRun
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    """The service has been stopping since a moment (s): the journal seals no further segment."""
-
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class SealingEnded:
-    """The journal seals no further segment, and the sink knows of all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SparkStopped:
-    """Spark has stopped, as it was ordered to."""
-
-
-CursorAnswer = CursorFound | GapFound | BeginningFound
-Fact = (
-    JournalFoundEmpty
-    | JournalFound
-    | SegmentSealed
-    | CursorAnswer
-    | BatchRead
-    | TableDelivered
-    | TableFailed
-    | TablesFound
-    | ProgressReported
-    | LakeTimerFired
-    | WorkDone
-    | WorkGivenUp
-    | WorkFailed
-    | FindingsUnread
-    | StopRequested
-    | SealingEnded
-    | SparkStopped
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FindEnd:
-    """Read the checkpoint of the journal's last segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class FindTables:
-    """Read what the lake has of these tables."""
-
-    tables: tuple[TableId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FindCursor:
-    """Find where to continue. `reported`: the segment through which the tables report that all have everything.
-
-    `brought`: the last segment with which a table of the lake got something.
-    """
-
-    reported: int
-    brought: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBatch:
-    """Read the next batch (`next_batch_of`): the segments after `after`, and none after `through`."""
-
-    after: int
-    through: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverTable:
-    """Bring a table to the end of the batch; `pieces` are those of its files that it lacks."""
-
-    table: TableId
-    before: LakeTableState
-    pieces: Pieces
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class ReportProgress:
-    """Tell the journal that everything is delivered through the batch's end.
-
-    `reported`: the segment that the tables report, None if that must not count. `seconds`: how long the batch took.
-    `lost` and `brought`: as of the batch's end (`LakeProgress`).
-    """
-
-    batch: Batch
-    reported: int | None
-    seconds: float
-    lost: LostScans = field(default_factory=dict)
-    brought: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StopSpark:
-    """Stop Spark. `at_once`: begin nothing more for any table, and break off what doesn't end soon.
-
-    `sealed`: the journal's last segment that the sink knows.
-    """
-
-    at_once: bool = False
-    sealed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RequestMirrors:
-    """Request that these generations of mirrors, by their `since`, begin again."""
-
-    generations: dict[TableId, int]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestRepair:
-    """Request that rows which this verification has found be read again. `found`: whether it has found any.
-
-    `reason`: why its repair has to end, since they can't be read in the lake; empty if it hasn't.
-    """
-
-    run: VerificationRun
-    found: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportGap:
-    """Log that these tables lack segments: the journal begins with the segment `begins`."""
-
-    tables: frozenset[TableId]
-    begins: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportLostChanges:
-    """Log that the changelogs of these tables lack segments for good: they have no mirror that could begin again."""
-
-    tables: frozenset[TableId]
-    begins: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportMissingMirrors:
-    """Log that these tables have no mirror in the lake."""
-
-    tables: frozenset[TableId]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportKeptTypes:
-    """Log that these tables keep other types than the rules want, because they can't be read again."""
-
-    tables: frozenset[TableId]
-
-
-Order = (
-    FindEnd
-    | FindTables
-    | FindCursor
-    | ReadBatch
-    | DeliverTable
-    | ReportProgress
-    | BackgroundWork
-    | StopSpark
-    | RequestMirrors
-    | RequestRepair
-    | ReportGap
-    | ReportLostChanges
-    | ReportMissingMirrors
-    | ReportKeptTypes
-)
 _Next = tuple[State, tuple[Order, ...]]
 
 _AHEAD: Final = (

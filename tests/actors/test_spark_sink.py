@@ -23,15 +23,10 @@ from pipeline.config.settings import JournalSettings, LakeSettings, SparkSetting
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
-from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable, VerifyRows
 from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
-from pipeline.lake.files.delta_commit import Conflict
-from pipeline.lake.files.written_files import WrittenFiles
-from pipeline.lake.maintenance import Chore, TableSize
-from pipeline.lake.state import Failed
-from pipeline.lake.step import (
+from pipeline.lake.facts import (
     CursorFound,
     Fact,
     LakeTimerFired,
@@ -39,8 +34,13 @@ from pipeline.lake.step import (
     WorkDone,
     WorkFailed,
     WorkGivenUp,
-    next_batch_of,
 )
+from pipeline.lake.files.delta_commit import Conflict
+from pipeline.lake.files.written_files import WrittenFiles
+from pipeline.lake.state import Failed
+from pipeline.lake.step import next_batch_of
+from pipeline.lake.tables import maintenance
+from pipeline.lake.tables.maintenance import Chore, TableSize
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.messages.journal import SegmentSealed

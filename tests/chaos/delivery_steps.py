@@ -24,7 +24,7 @@ from actors.lake.maintenance import Upkeep
 from actors.lake.table_commits import TableCommits
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.spark_sink import SparkSink
-from pipeline.lake.maintenance import Trim
+from pipeline.lake.tables.maintenance import Trim
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId

@@ -22,7 +22,7 @@ from actors.runtime.supervisor import RestartLimits, Supervisor
 from actors.service import assembly, cli
 from pipeline.coordinator import handle_signals
 from pipeline.coordinator.snapshots import ended_snapshots
-from pipeline.lake import maintenance
+from pipeline.lake.tables import maintenance
 from pipeline.lake.tables import properties as lake_properties
 from pipeline.signals import outcomes
 from tests.servers.service import LEAST_ROWS_OF_RANGE

@@ -32,9 +32,10 @@ from deploy.toolchain.parts import locate
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Transient
-from pipeline.lake import batch, maintenance
+from pipeline.lake import batch
 from pipeline.lake.background import completable_tables, mergeable_tables
-from pipeline.lake.maintenance import Trim
+from pipeline.lake.tables import maintenance
+from pipeline.lake.tables.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.schema.table_filter import TableFilter

@@ -21,7 +21,7 @@ from actors.status.lag_watch import LagWatch
 from deploy.prometheus.alerts import ALERTS, MANY_FILES, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, Settings, SparkSettings
-from pipeline.lake import maintenance
+from pipeline.lake.tables import maintenance
 from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory

@@ -33,7 +33,7 @@ from deploy.demo.writer import Thread
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.lake.maintenance import Chore
+from pipeline.lake.tables.maintenance import Chore
 from pipeline.schema.table_schema import TableId
 from tests.chaos.growth import GC_LOG, JAVA, Growth
 from tests.chaos.hurried import SIGNALS, SNAPSHOTS

@@ -24,27 +24,29 @@ from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, Piece
-from pipeline.lake.maintenance import TableSize
-from pipeline.lake.state import Delivering, Idle, State
-from pipeline.lake.step import (
+from pipeline.lake.facts import (
     BeginningFound,
     CursorAnswer,
     CursorFound,
-    DeliverTable,
     Fact,
-    FindCursor,
-    FindTables,
     JournalFound,
     JournalFoundEmpty,
-    Order,
     ProgressReported,
-    ReadBatch,
-    ReportProgress,
-    RequestRepair,
     TableDelivered,
     TablesFound,
     WorkDone,
 )
+from pipeline.lake.orders import (
+    DeliverTable,
+    FindCursor,
+    FindTables,
+    Order,
+    ReadBatch,
+    ReportProgress,
+    RequestRepair,
+)
+from pipeline.lake.state import Delivering, Idle, State
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.verification.runs import LakeVerdict, results, runs_of
 from pipeline.messages.journal import Append, ChunkPart, DifferencesReported, SegmentSealed
 from pipeline.schema.table_schema import TableId, TableSchema

@@ -57,11 +57,11 @@ from actors.lake.spark_session import read_parquet
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, read_version
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import ColumnPlan
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.tables.column_changes import ColumnPlan
 from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn, ddl
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.properties import MAPPING, Property
 from pipeline.lake.tables.spark_sql import quoted, table_at
 from pipeline.lake.tables.statements import set_properties_sql

@@ -54,16 +54,16 @@ from actors.lake.filesystem import passing_folder
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, logged_files
 from actors.lake.transaction_log.own_log import OwnLog, SyncEarlier, no_sync
-from pipeline.lake.column_changes import ColumnPlan, schema_text
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, NewTable
 from pipeline.lake.files.parquet_files import Stored, wide_stats
 from pipeline.lake.files.read_values import ReadBySparkOnly
-from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.changed_keys import ChangedKeys
 from pipeline.lake.mirrors.counted_changes import CountedChanges
 from pipeline.lake.mirrors.deletion_vector import vector_bytes, vector_path
 from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.tables.column_changes import ColumnPlan, schema_text
 from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.paths import location, merging_path
 from pipeline.lake.tables.properties import VECTORS, Property
 from pipeline.lake.tables.spark_sql import quoted

@@ -10,12 +10,12 @@ from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.mirror_files import ListedFile
 from actors.lake.transaction_log.delta_log import IsBefore
-from pipeline.lake.column_changes import ColumnPlan, unchanged_plan
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.tables.column_changes import ColumnPlan, unchanged_plan
 from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.report import TableReport
 
 # How the names of these exceptions begin.

@@ -6,8 +6,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from actors.lake.spark_session import side_session
-from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.tables.maintenance import TableSize
 
 # For a mirror of fewer files, finding the extent of the changed keys costs more than it saves.
 FILES_TO_LEAVE_OUT: Final = 16

@@ -57,7 +57,7 @@ from pipeline.lake.files.delta_commit import (
     takes_alter,
     takes_append,
 )
-from pipeline.lake.maintenance import TableSize
+from pipeline.lake.tables.maintenance import TableSize
 
 # How the name of a checkpoint of any kind begins.
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.")

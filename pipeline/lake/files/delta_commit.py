@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.errors import Transient
-from pipeline.lake.column_changes import new_schema_text
+from pipeline.lake.tables.column_changes import new_schema_text
 from pipeline.lake.tables.columns import META_COMMENTS, LakeColumn
 from pipeline.lake.tables.properties import MAPPING, VECTORS, Property, need_mapping
 

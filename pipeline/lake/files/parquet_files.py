@@ -27,7 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pipeline.errors import InvariantBroken
-from pipeline.lake.column_changes import can_hold, retired_name
+from pipeline.lake.tables.column_changes import can_hold, retired_name
 from pipeline.lake.tables.spark_sql import SPARK_TYPES, spark_type
 from pipeline.schema.spelling import fold_name
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipeline.lake.column_changes import can_hold
 from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.tables.column_changes import can_hold
 from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.schema.spelling import fold_name
 

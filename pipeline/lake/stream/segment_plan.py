@@ -21,8 +21,8 @@ import pyarrow as pa
 from pipeline.errors import Definite
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry, File, FileKind
-from pipeline.lake.column_changes import can_hold
 from pipeline.lake.stream.change_file import ChangeFile
+from pipeline.lake.tables.column_changes import can_hold
 from pipeline.lake.tables.spark_sql import spark_type
 from pipeline.schema.table_schema import TableId, TableSchema
 

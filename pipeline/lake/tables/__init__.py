@@ -1,4 +1,4 @@
-"""The lake's tables: their paths, their columns, their properties, and the statements that create and alter them.
+"""The lake's tables: their paths, columns and properties, how their columns change, and when they are maintained.
 
 Each captured table becomes two. The *changelog* takes every change, with the journal's meta columns. The *mirror* has
 the table's own columns and equals the source at an older position. It gets its first snapshot as appended rows, and

@@ -24,13 +24,13 @@ from actors.lake.spark_connect import KEPT_SESSION, ConnectSpark, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.files import known_versions
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.known_versions import KnownPair
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import Trim
+from pipeline.lake.tables.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.maintenance import Trim
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.properties import Property
 from pipeline.lake.tables.tier import Tier

@@ -48,10 +48,10 @@ from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files import parquet_files
 from pipeline.lake.files.delta_commit import Conflict, LogEnd
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.deletion_vector import vector_bytes
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.state import Idle, LakeProgress, State
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.properties import Property
 from pipeline.lake.tables.tier import Tier

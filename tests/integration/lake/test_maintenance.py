@@ -17,7 +17,6 @@ from actors.lake.maintenance import Upkeep
 from actors.lake.spark_session import Spark
 from actors.runtime.filesystem import sync
 from pipeline.config.settings import LakeSettings
-from pipeline.lake import maintenance
 from pipeline.lake.background import (
     Background,
     LakeTables,
@@ -33,7 +32,8 @@ from pipeline.lake.background import (
 from pipeline.lake.batch import Pieces
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
-from pipeline.lake.maintenance import Chore, TableSize, Trim, bound_trim
+from pipeline.lake.tables import maintenance
+from pipeline.lake.tables.maintenance import Chore, TableSize, Trim, bound_trim
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
 from pipeline.snapshot.checkpoint import Ready

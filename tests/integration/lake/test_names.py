@@ -12,8 +12,8 @@ from actors.lake.spark_session import Spark
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.lake.live_view import CHANGED, MIRROR, RANK, WHOLE
-from pipeline.lake.maintenance import Trim
 from pipeline.lake.reading.sql_dialects import Dialect
+from pipeline.lake.tables.maintenance import Trim
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer

@@ -25,11 +25,11 @@ from actors.lake.transaction_log.delta_log import logged_files, read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.runtime.filesystem import sync
 from pipeline.errors import Transient
-from pipeline.lake.column_changes import unchanged_plan
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.parquet_files import Stored
-from pipeline.lake.maintenance import TableSize
+from pipeline.lake.tables.column_changes import unchanged_plan
 from pipeline.lake.tables.columns import META_COLUMNS, LakeColumn
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.properties import Property, properties_of
 from pipeline.lake.tables.spark_sql import SPARK_TYPES
 from pipeline.lake.tables.statements import create_sql

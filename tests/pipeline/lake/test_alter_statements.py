@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.tables.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.tables.columns import LakeColumn
 from pipeline.lake.tables.properties import Property
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers
-from pipeline.lake import maintenance
 from pipeline.lake.background import (
     Background,
     CompletionDue,
@@ -28,7 +27,8 @@ from pipeline.lake.background import (
     work_given_up,
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
-from pipeline.lake.maintenance import Chore, TableSize, Trim
+from pipeline.lake.tables import maintenance
+from pipeline.lake.tables.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema

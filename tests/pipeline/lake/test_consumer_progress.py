@@ -7,9 +7,7 @@ from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TablePro
 from pipeline.journal.entry import Entry
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
-from pipeline.lake.live_view import Versions
-from pipeline.lake.maintenance import TableSize
-from pipeline.lake.step import (
+from pipeline.lake.facts import (
     CursorFound,
     GapFound,
     ProgressReported,
@@ -18,6 +16,8 @@ from pipeline.lake.step import (
     TablesFound,
     WorkDone,
 )
+from pipeline.lake.live_view import Versions
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId

@@ -19,10 +19,10 @@ from pipeline.lake.batch import (
     next_batch,
     reported_segment,
 )
-from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files.parquet_files import Rewrite, Stored, fit
 from pipeline.lake.files.value_conversion import ValueRefused
+from pipeline.lake.tables.column_changes import Step
 from pipeline.lake.tables.columns import LakeColumn, columns
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges

@@ -15,23 +15,32 @@ from pipeline.lake import step as spark_sink
 from pipeline.lake.background import CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
 from pipeline.lake.delivery import accept_batch
-from pipeline.lake.maintenance import REST_S, TRIM_EVERY_S, Chore, TableSize, Trim
-from pipeline.lake.state import Failed, Idle, SinkEnded, State
-from pipeline.lake.step import (
+from pipeline.lake.facts import (
     BeginningFound,
     CursorFound,
-    DeliverTable,
     Fact,
-    FindCursor,
-    FindEnd,
     FindingsUnread,
-    FindTables,
     GapFound,
     JournalFound,
     JournalFoundEmpty,
     LakeTimerFired,
-    Order,
     ProgressReported,
+    SealingEnded,
+    SparkStopped,
+    StopRequested,
+    TableDelivered,
+    TableFailed,
+    TablesFound,
+    WorkDone,
+    WorkFailed,
+    WorkGivenUp,
+)
+from pipeline.lake.orders import (
+    DeliverTable,
+    FindCursor,
+    FindEnd,
+    FindTables,
+    Order,
     ReadBatch,
     ReportGap,
     ReportKeptTypes,
@@ -40,17 +49,10 @@ from pipeline.lake.step import (
     ReportProgress,
     RequestMirrors,
     RequestRepair,
-    SealingEnded,
-    SparkStopped,
-    StopRequested,
     StopSpark,
-    TableDelivered,
-    TableFailed,
-    TablesFound,
-    WorkDone,
-    WorkFailed,
-    WorkGivenUp,
 )
+from pipeline.lake.state import Failed, Idle, SinkEnded, State
+from pipeline.lake.tables.maintenance import REST_S, TRIM_EVERY_S, Chore, TableSize, Trim
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
     MOST_FINDINGS_TRIES,

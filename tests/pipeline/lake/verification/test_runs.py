@@ -28,7 +28,7 @@ from pipeline.lake.background import (
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.maintenance import TRIM_EVERY_S, Chore, TableSize, Trim
+from pipeline.lake.tables.maintenance import TRIM_EVERY_S, Chore, TableSize, Trim
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
     BYTES_AT_ONCE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.column_changes import (
+from pipeline.lake.tables.column_changes import (
     ColumnPlan,
     Incompatible,
     PlannedColumn,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
-from pipeline.lake.maintenance import (
+from pipeline.lake.tables.maintenance import (
     AHEAD_US,
     CHECKPOINT_AFTER,
     TRIM_EVERY_S,
