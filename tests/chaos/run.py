@@ -44,6 +44,8 @@ TRANSACTIONS_PER_S: Final = 60.0
 LAG_S: Final = 5.0
 # Connections of the service that are no dump: two for chunks, one that looks at the source, one for schemas.
 CONNECTIONS: Final = 4
+# With verifications: each comparison opens all files since the last merge and compaction, which the strikes delay.
+_CALM: Final = {"JOURNAL__SEAL_AFTER_MS": "1000", "LAKE__MERGE_AFTER_S": "30"}
 # A verdict has so many times as long as all else: a first mirror of hundreds of files is merged before it.
 VERDICT_WITHIN: Final = 4
 
@@ -63,7 +65,7 @@ def run(
     """Carry out these steps, and judge. Writers commit `per_s` transactions a second."""
     began, report = time.monotonic(), Report(seed)
     try:
-        with world(folder, lake=lake, planted=planted) as there:
+        with world(folder, lake=lake, planted=planted, settings=_CALM if verify else {}) as there:
             there.within_s = within_s
             nemesis, snapshots = Nemesis(there, patience_s), Snapshots(there)
             verifications = Verifications(there) if verify else None
