@@ -19,7 +19,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings
 from pipeline.kafka import step as kafka_sink
-from pipeline.kafka.state import CommittingLast
+from pipeline.kafka.state import Committing, CommittingLast, SendingPortion, State
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.awaiting import WITHIN_S
@@ -66,11 +66,21 @@ async def captured(service: Running, server: MysqlServer) -> int:
     return await service.sealed()
 
 
-def stops(service: Running) -> bool:
-    """Whether the sink commits what it has sent, and begins no further Kafka transaction."""
+def sink_state(service: Running) -> State:
+    """The state of the sink's machine."""
     sink = service.supervisor.actors[Name.KAFKA_SINK]
     assert isinstance(sink, KafkaSink)
-    return isinstance(sink._state.stop, CommittingLast)
+    return sink._state
+
+
+def sends(service: Running) -> bool:
+    """Whether the sink has begun a Kafka transaction, and has rows for it."""
+    return isinstance(sink_state(service).doing, SendingPortion | Committing)
+
+
+def sends_the_last(service: Running) -> bool:
+    """Whether the sink commits what it has sent, and begins no further Kafka transaction."""
+    return isinstance(sink_state(service).stop, CommittingLast)
 
 
 async def ids(settings: Settings, broker: KafkaBroker) -> list[int]:
@@ -162,8 +172,9 @@ async def test_a_stop_leaves_a_backlog_between_two_kafka_transactions(
             with hanging(kafka):
                 open_shop.sql(*(f"INSERT INTO shop.numbers VALUES ({id_})" for id_ in range(1, ROWS)))
                 assert await captured(service, open_shop) > before
+                await service.until(lambda: sends(service), "the sink has begun a Kafka transaction")
                 service.supervisor.stop()
-                await service.until(lambda: stops(service), "the sink begins no further Kafka transaction")
+                await service.until(lambda: sends_the_last(service), "the sink begins no further one")
             assert await service.end() == RunOutcome(ExitCode.CLEAN)
     assert 1 < len(await ids(settings, kafka)) < ROWS
     assert await ids_after_a_start(settings, kafka, open_shop) == [*range(ROWS)]
