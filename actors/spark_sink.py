@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar, assert_never
@@ -117,6 +118,9 @@ TABLES_DELIVERED_AT_ONCE: Final = 12
 
 # How long (s) calls may take that are under way when a stop has lasted long enough.
 BREAKS_OFF_WITHIN_S: Final = 2.0
+
+# How long (s) Spark may take to end cleanly. Nothing is under way by then, so a kill leaves nothing behind.
+SPARK_ENDS_WITHIN_S: Final = 3.0
 
 # The kinds of work beside the batches that write rows again.
 _REWRITING: Final = ("complete", "merge", Chore.COMPACT, Chore.TRIM)
@@ -371,9 +375,7 @@ class SparkSink(Actor[ToSparkSink]):
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
             case StopSpark(at_once, sealed):
-                ended = not at_once or await self._break_off(sealed)
-                await self._pulse.end()
-                await asyncio.to_thread(self._up.spark.stop if ended else self._up.spark.kill)
+                await self._end_spark(self._up.spark, cleanly=not at_once or await self._break_off(sealed))
                 return SparkStopped()
             case RequestMirrors(generations):
                 await self._ports.mirrors.put(MirrorDataExpired(generations))
@@ -404,6 +406,17 @@ class SparkSink(Actor[ToSparkSink]):
             return True
         _, left = await asyncio.wait(self._calls, timeout=BREAKS_OFF_WITHIN_S)
         return not left
+
+    async def _end_spark(self, spark: RunningSpark, *, cleanly: bool) -> None:
+        """Ends Spark. One that does not end cleanly in time is killed. It may not even answer the pulse."""
+        if cleanly:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SPARK_ENDS_WITHIN_S):
+                    await self._pulse.end()
+                    await asyncio.to_thread(spark.stop)
+                    return
+        # The pulse ends first: its question fails with Spark, and would count as a failure of the sink's.
+        await asyncio.gather(self._pulse.end(), asyncio.to_thread(spark.kill))
 
     async def _request_repair(self, up: SparkUp, order: RequestRepair) -> FindingsUnread | None:
         """Reports the keys of what a verification has found, or why its repair has to end."""

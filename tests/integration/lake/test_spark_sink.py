@@ -52,6 +52,8 @@ from tests.servers.stopped import stop
 INT = Integer(8, unsigned=False)
 (SEALED,) = inbox(ActorName.SPARK_SINK)
 WITHIN_S = 120.0
+# Its own limits make 3 s. A busy machine takes its time beside them.
+STOPS_WITHIN_S = 30.0
 # More than a sink delivers until a stop has broken it off.
 TABLES = 60
 
@@ -486,6 +488,14 @@ async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_do
         house.mailbox.close()
         await running
     assert house.changes("items") == house.changes("orders") == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
+async def test_a_stop_does_not_wait_for_a_spark_that_hangs(house: House) -> None:
+    async with house.life() as running:
+        stop((await house.at_work(running)).pid)
+        house.mailbox.close()
+        async with asyncio.timeout(STOPS_WITHIN_S):
+            await running
 
 
 @pytest.mark.full
