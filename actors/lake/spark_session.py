@@ -64,6 +64,9 @@ _launch_gateway: Any = launch_gateway  # has no types
 _JAVA_TEMPORARY: Final = "java.io.tmpdir"
 _JAVA_DEFAULT: Final = Path("/tmp")  # noqa: S108 - as Java has it
 
+# Spark's blocks, in the folder of its log.
+_SCRATCH: Final = "local"
+
 _DELTA_JAR = re.compile(r"delta-spark_(?:\d+\.\d+_)?[\d.]+-(.+)\.jar")
 _PAIR_REMEDY: Final = (
     "install the PySpark that Tidemark requires, and run `tidemark setup`, which fetches Delta for it"
@@ -300,6 +303,7 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
         lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
         if lock is None:
             raise Transient(f"the JVM of an earlier run hasn't ended yet; it holds {folder / 'lock'}")
+        shutil.rmtree(folder / _SCRATCH, ignore_errors=True)  # a killed JVM leaves what it shuffled there
         spark = Spark(SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway.proc, lock)
         for name in PARTITIONS:
             if name not in settings.conf:
@@ -362,7 +366,7 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
             + (f" -D{_JAVA_TEMPORARY}={folder / 'tmp'}" if _may_load(folder / "tmp") else "")
         ),
-        "spark.local.dir": str(folder / "local"),
+        "spark.local.dir": str(folder / _SCRATCH),
         "spark.pyspark.python": sys.executable,
         # A small append must not wait until all tasks of a MERGE have begun.
         "spark.scheduler.mode": "FAIR",

@@ -484,6 +484,8 @@ async def test_a_jvm_that_ends_is_transient_and_the_next_life_goes_on_without_do
             await running
     async with house.life() as running:
         await house.until(house.arrived, running)
+        scratch = house.sink._journal.local_folder / "spark" / "local"
+        assert len(list(scratch.glob("blockmgr-*"))) == 1, "it has removed what the JVM before left"
         await house.write(3, 3)
         house.mailbox.close()
         await running
