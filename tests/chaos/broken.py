@@ -2,8 +2,8 @@
 
     python -m tests.chaos.broken [--without-lake] [--at STEP NTH DEED]... run CONFIG
 
-is `tidemark run CONFIG` that, when it comes to the step for the NTH time, kills itself, raises, or hangs, by DEED. It
-divides small tables as well.
+is `tidemark run CONFIG` that, when it comes to the step for the NTH time, kills itself, raises, hangs, or gets SIGTERM,
+by DEED. It divides small tables as well.
 """
 
 import asyncio
@@ -39,6 +39,8 @@ class Deed(StrEnum):
     KILL = "kill"
     RAISE = "raise"
     HANG = "hang"
+    STOP = "stop"
+    STOP_WITHOUT_SPARK = "stop without spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,16 @@ class Step:
 
 def _has_a_chunk(coordinator: WatermarkCoordinator) -> bool:
     return any(isinstance(window, Reconciling) for window in coordinator._state.windows)
+
+
+def _works(kind: str) -> Callable[[Any], bool]:
+    """Whether a SparkSink has this work under way beside the batches."""
+
+    def works(sink: SparkSink) -> bool:
+        under_way = sink._state.background.under_way
+        return under_way is not None and under_way.work.kind == kind
+
+    return works
 
 
 CAPTURE: Final = {
@@ -73,6 +85,13 @@ CAPTURE: Final = {
     "segment sealed": Step(JournalWriter, "_report_sealed", behind=True),
 }
 SINK: Final = {"news of a segment": Step(SparkSink, "handle")}
+LAKE: Final = {
+    "a table delivered, others not": Step(SparkSink, "_deliver", behind=True),
+    "a batch begun": Step(SparkSink, "_deliver"),
+    "a merge begun": Step(SparkSink, "_do_work", concerns=_works("merge")),
+    "a compaction begun": Step(SparkSink, "_do_work", concerns=_works("compact")),
+    "a verification begun": Step(SparkSink, "_do_work", concerns=_works("verify")),
+}
 TOPICS: Final = {
     "predecessor fenced, no position read": Step(KafkaProducer, "start", behind=True),
     "transaction begun": Step(KafkaProducer, "begin", behind=True),
@@ -104,6 +123,11 @@ def break_at(step: Step, nth: int, deed: Deed) -> None:
             case Deed.HANG:
                 actor.patience = 0.1  # so that the supervisor needn't be waited for
                 await asyncio.Event().wait()
+            case Deed.STOP:
+                os.kill(os.getpid(), signal.SIGTERM)
+            case Deed.STOP_WITHOUT_SPARK:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(actor._up.spark.pid, signal.SIGSTOP)
 
     async def breaking(one: Any, *arguments: Any) -> Any:
         if not step.behind and due(one):
@@ -133,7 +157,7 @@ def main() -> None:
             assembly.Assembly = WithoutLake  # type: ignore[misc]
         else:
             name, nth, deed = (arguments.popleft() for _ in range(3))
-            break_at({**CAPTURE, **SINK, **TOPICS}[name], int(nth), Deed(deed))
+            break_at({**CAPTURE, **SINK, **LAKE, **TOPICS}[name], int(nth), Deed(deed))
     cli.main(["run", *arguments])
 
 

@@ -8,16 +8,24 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from deploy.demo.service import Service
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
 from pipeline.messages.topology import ActorName as Name
+from tests.chaos.broken import LAKE, Deed
 from tests.chaos.forks import ForkedService
-from tests.integration.service.test_run import until
+from tests.integration.service.test_run import WITHIN_S, delivered, until
 from tests.servers.kafka_messages import committed_messages
+from tests.servers.lake_oracle import unequal_lake, untrue_lake
+from tests.servers.shop import TABLES, writing
+from tests.servers.spark import start_quickly
 from tests.servers.stopped import stop
 
 # Its own limits make 10 s. A busy machine takes its time beside them.
@@ -51,7 +59,7 @@ def ended(service: Service) -> float:
 def configuration(
     folder: Path, mysql: MysqlServer, database: str, kafka: KafkaBroker, prefix: str, rows_per_s: int
 ) -> Path:
-    """A first snapshot of many chunks into topics; with `rows_per_s` = 0 as fast as it can be."""
+    """A first snapshot of many chunks into topics. With `rows_per_s` = 0 it is as fast as it can be."""
     account = mysql.create_capture_user(database)
     (folder / "password").write_text(account.password)
     path = folder / "shop.toml"
@@ -114,3 +122,73 @@ async def test_amid_a_first_snapshot_while_source_and_broker_hang(
     records = await committed_messages(kafka, f"{prefix}.{database}.t")
     ids = Counter(json.loads(record.value)["after"]["id"] for record in records)
     assert ids == dict.fromkeys(range(ROWS), 1)
+
+
+def with_lake(folder: Path, mysql: MysqlServer, parts: Parts) -> Path:
+    """A first snapshot of the shop into a lake whose mirrors are merged and compacted all the time."""
+    account = mysql.create_capture_user("shop")
+    (folder / "password").write_text(account.password)
+    jars = json.dumps([str(jar) for jar in parts.jars])
+    path = folder / "shop.toml"
+    path.write_text(f"""name = "shop"
+tables = ["shop\\\\..*"]
+journal = {{ path = "journal", seal_after_ms = 500 }}
+snapshot = {{ mode = "initial", chunk_rows = 100 }}
+lake = {{ path = "lake", merge_rows = 1, merge_after_s = 0, compact_files = 2 }}
+spark = {{ master = "local[2]", driver_memory = "512m", jars = {jars} }}
+signals = {{ file = "signals" }}
+
+[source]
+host = "{mysql.host}"
+port = {mysql.port}
+user = "{account.user}"
+password_file = "password"
+server_id = 81
+tls = {{ mode = "disabled" }}
+""")
+    return path
+
+
+def seconds_to_end(service: Service, step: str, deed: Deed) -> float:
+    """Returns how long (s) the service took to end, which gives itself SIGTERM at its step."""
+    service.program = ("--at", step, "1", deed)
+    service.launch()
+    assert service.wait(WITHIN_S) == 0, service.last_words()
+    lines = (json.loads(line) for line in service.log.read_text().splitlines() if line.startswith("{"))
+    *_, began = (line["timestamp"] for line in lines if line["event"] == "stopping")
+    return (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds()
+
+
+# Transactions of the writer. With more, each life needs longer until a merge and a verification begin.
+PER_S: Final = 25.0
+# The steps at which it gets SIGTERM; where Spark begins to hang at the same moment, too.
+AMID: Final = [
+    ("asked, no row read", Deed.STOP),
+    *((step, deed) for step in LAKE for deed in (Deed.STOP, Deed.STOP_WITHOUT_SPARK)),
+]
+
+
+@pytest.mark.full
+def test_amid_each_kind_of_work_on_the_lake(
+    parts: Parts, open_shop: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_quickly(monkeypatch, parts)
+    service = ForkedService(with_lake(tmp_path, open_shop, parts), tmp_path / "journal", tmp_path / "log")
+    first, *others = AMID
+    try:
+        # What is written before capture begins isn't in its changelogs.
+        ends = {first: seconds_to_end(service, *first)}
+        with writing(open_shop, PER_S) as tally, (tmp_path / "signals").open("a") as signals:
+            for number, life in enumerate(others):
+                signal = {"id": f"v{number}", "type": "verify", "data": {"data-collections": ["shop\\..*"]}}
+                print(json.dumps(signal), file=signals, flush=True)
+                ends[life] = seconds_to_end(service, *life)
+        service.program = ()
+        service.start()
+        until(service, delivered(open_shop))
+        assert ended(service) < ENDS_WITHIN_S
+    finally:
+        service.close()
+    assert {life: seconds for life, seconds in ends.items() if seconds >= ENDS_WITHIN_S} == {}
+    lake = str(tmp_path / "lake")
+    assert untrue_lake(open_shop, lake, tally, *TABLES) + unequal_lake(open_shop, lake, *TABLES) == []
