@@ -82,6 +82,7 @@ def test_each_variable_has_values(service: Watched) -> None:
 SEEN_ELSEWHERE: dict[Metric, str] = {
     catalogue.MEASURING_ERRORS: "nothing fails to measure: tests/actors/runtime/test_metrics.py",
     catalogue.UNLISTED: "there are fewer than 1000 tables: tests/actors/runtime/test_metrics.py",
+    catalogue.MAILBOX_DEPTH: "nothing may wait at each look: tests/actors/service/test_assembly.py",
     catalogue.CERTIFICATE_END: "it serves without TLS: tests/actors/http/test_certificate.py",
     catalogue.FAILOVERS: "there's one server: tests/integration/source/test_failover.py",
     catalogue.LAG_TRANSACTIONS: "nothing may be behind at each look: tests/integration/status/test_lag_watch.py",

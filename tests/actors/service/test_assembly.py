@@ -18,6 +18,8 @@ from pipeline.config.settings import (
     SourceSettings,
 )
 from pipeline.errors import Definite
+from pipeline.messages.topology import ActorName, inbox
+from pipeline.metrics import MAILBOX_DEPTH
 from pipeline.schema.table_filter import TableFilter
 from tests.actors.segments import seal
 
@@ -56,6 +58,21 @@ def test_a_consumer_without_its_section_is_named_at_a_start(tmp_path: Path) -> N
             with capture_logs() as logged:
                 assembly.Assembly(replace(settings, lake=lake), store)
             assert [each["consumer"] for each in logged if "section" in each["event"]] == named
+
+
+def test_a_mailbox_has_its_depth_measured(tmp_path: Path) -> None:
+    settings = Settings(
+        "shop",
+        TableFilter(("a.b",)),
+        SourceSettings("127.0.0.1", "u", 1, server_id=7),
+        JournalSettings(str(tmp_path / "journal")),
+    )
+    with closing(JournalStore.open_single_writer(settings.journal.path, "shop")) as store:
+        built = assembly.Assembly(settings, store)
+        coordinator, writer = ActorName.WATERMARK_COORDINATOR, ActorName.JOURNAL_WRITER
+        asyncio.run(built.mailboxes[coordinator].put(inbox(coordinator)[0], "waits"))
+        depths = [built.metrics.value(MAILBOX_DEPTH, actor=name) for name in (coordinator, writer)]
+    assert depths == [1, 0]
 
 
 def test_a_lake_is_compared_also_with_a_journal_that_does_not_know_it(tmp_path: Path) -> None:
