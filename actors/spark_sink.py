@@ -11,7 +11,6 @@ Spark was doing. What Spark had committed counts, and the rest never happened.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,6 +30,7 @@ from actors.lake.delta.lake_table import is_conflict
 from actors.lake.files.file_placement import LakeFull
 from actors.lake.filesystem import absent_tables
 from actors.lake.lake import Lake
+from actors.lake.lake_metrics import LakeMetrics
 from actors.lake.live_view import CatalogUndefined
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
 from actors.lake.table_commits import CopiedJournal, ForeignTable
@@ -50,7 +50,7 @@ from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
-from pipeline.lake.batch import Batch, LakeTableState, Pieces
+from pipeline.lake.batch import LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.facts import (
     BatchRead,
@@ -75,7 +75,6 @@ from pipeline.lake.facts import (
     WorkGivenUp,
 )
 from pipeline.lake.files.delta_commit import Conflict
-from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
 from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.orders import (
     DeliverTable,
@@ -93,14 +92,12 @@ from pipeline.lake.orders import (
     RequestRepair,
     StopSpark,
 )
-from pipeline.lake.state import Failed, Idle, SinkEnded, State
-from pipeline.lake.tables.maintenance import Chore, TableSize
+from pipeline.lake.state import Idle, SinkEnded, State
+from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.paths import table_folder
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import (
-    FindingKind,
     Judgement,
-    LakeVerdict,
     results,
     runs_of,
 )
@@ -121,9 +118,6 @@ BREAKS_OFF_WITHIN_S: Final = 2.0
 
 # How long (s) Spark may take to end cleanly. Nothing is under way by then, so a kill leaves nothing behind.
 SPARK_ENDS_WITHIN_S: Final = 3.0
-
-# The kinds of work beside the batches that write rows again.
-_REWRITING: Final = ("complete", "merge", Chore.COMPACT, Chore.TRIM)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -187,11 +181,11 @@ class SparkSink(Actor[ToSparkSink]):
         self._journal = journal
         self._ports = ports
         self._applied = applied
+        self._lake_metrics = LakeMetrics(metrics)
         self._threads = ThreadPoolExecutor(TABLES_DELIVERED_AT_ONCE + 1, "spark")
         self._pulse = StallDetector()
         self._state = State(lake)
         self._up: SparkUp | None = None
-        self._freshness: float | None = None
         # The tables that the journal knows not to be compared with its end; None if it doesn't know that of any.
         self._unseen: Mapping[TableId, int] | None = None
         self._recording = asyncio.Lock()
@@ -205,12 +199,7 @@ class SparkSink(Actor[ToSparkSink]):
         """Starts Spark, finds out how far the lake is, and begins to deliver what it lacks."""
         self.beat()
         self._closing = self.begin_work(self._wait_closed(), self._take_in)
-        for kind in ("complete", "merge", "verify", *Chore):
-            self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
-            self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
-        for kind in _REWRITING:
-            self.metrics.count(catalogue.LAKE_FILES_WRITTEN, 0, kind=kind)
-            self.metrics.count(catalogue.LAKE_REWRITTEN, 0, kind=kind)
+        self._lake_metrics.begin()
         known = await self._in_thread(self._join)
         self._state = replace(self._state, unchecked_end=known.unchecked_end, unseen=known.unseen)
         up = await self._in_thread(self._start)
@@ -272,7 +261,7 @@ class SparkSink(Actor[ToSparkSink]):
             "lake": self._settings.path,
             "segment": (so_far.ahead or so_far).segment,
             "position": str((so_far.ahead or so_far).checkpoint.position),
-            "freshness_seconds": self._freshness,
+            "freshness_seconds": self._lake_metrics.freshness,
             "late": sorted(map(str, so_far.late.tables)),
             "verifications": _verifications(self._state),
             "beside": None if work is None else {"work": work.kind, "table": str(work.table)},
@@ -316,10 +305,9 @@ class SparkSink(Actor[ToSparkSink]):
         orders: list[Order] = []
         for fact in facts:
             if fact is not None:
-                work, failed = self._state.background.under_way, self._state.so_far.failed
-                self._state, following = spark_sink.step(self._state, fact, self.now())
-                self._report_failures(failed)
-                self._measure_fact(fact, None if work is None else work.work)
+                before = self._state
+                self._state, following = spark_sink.step(before, fact, self.now())
+                self._lake_metrics.record(fact, before, self._state)
                 orders += following
         self._applied(LakeConsumerProgress(self._state))
         together: list[Order] = []
@@ -331,7 +319,7 @@ class SparkSink(Actor[ToSparkSink]):
         if together:
             self.begin_work(all_end(self._performed, together), self._take_in)
         if isinstance(self._state.doing, Idle):
-            self._count_stopped()
+            self._lake_metrics.count_stopped(self._state)
             self.rest()
         else:
             self.beat()
@@ -367,7 +355,7 @@ class SparkSink(Actor[ToSparkSink]):
                 await self._record_unseen()  # the batch's own tables may have been found since it was read
                 return await self._deliver(self._up, order)
             case ReportProgress(batch, reported, seconds, lost, brought):
-                self._measure_batch(batch, seconds)
+                self._lake_metrics.measure_batch(batch, seconds, self._state)
                 record = self._journal.consumers.record_progress
                 await self._in_thread(record, LAKE_CONSUMER, batch.through, reported, lost, brought)
                 self._lost = lost
@@ -515,7 +503,7 @@ class SparkSink(Actor[ToSparkSink]):
             reason = _with_remedy(table, after.stopped.reason, order.batch.checkpoint, self._state)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return TableDelivered(table, after)
-        self._measure_delivered(str(table), pieces)
+        self._lake_metrics.measure_delivered(str(table), pieces)
         return TableDelivered(table, after, pieces)
 
     async def _do_work(self, up: SparkUp, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
@@ -537,7 +525,7 @@ class SparkSink(Actor[ToSparkSink]):
             log.error("work on a lake table failed", work=work.kind, table=table, times=times, reason=reason)
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return WorkFailed()
-        self._measure_work(work, self.now() - began, written)
+        self._lake_metrics.measure_work(work, self.now() - began, written)
         if isinstance(work, MaintainTable) and work.runs is not None:
             await self._trim_results(up, work, work.runs)
         return WorkDone(size, at, judgements)
@@ -551,106 +539,6 @@ class SparkSink(Actor[ToSparkSink]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it's these tables' alone
             log.error("the results of verifications can't be trimmed", reason=safe_message(error))
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
-
-    @contain_errors
-    def _measure_work(self, work: BackgroundWork, seconds: float, written: WrittenFiles) -> None:
-        if written.files:
-            self.metrics.count(catalogue.LAKE_FILES_WRITTEN, written.files, kind=work.kind)
-            self.metrics.count(catalogue.LAKE_REWRITTEN, written.bytes, kind=work.kind)
-        if isinstance(work, MergeMirror):
-            self.metrics.observe(catalogue.MERGE, seconds)
-        else:
-            self.metrics.observe(catalogue.MAINTENANCE, seconds, kind=work.kind)
-
-    @contain_errors
-    def _report_failures(self, before: Mapping[TableId, Failed]) -> None:
-        """Logs the tables that have failed since; `before`: as the state had it then."""
-        for table, each in self._state.so_far.failed.items():
-            if each is before.get(table):
-                continue
-            log.warning("a table failed in the lake", table=str(table), times=each.times, reason=each.reason)
-            if each.times == spark_sink.TIMES_TO_TELL:
-                log.error("the table was stopped", table=str(table), part="lake", reason=each.reason)
-            if each.times >= spark_sink.TIMES_TO_TELL:
-                self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
-
-    @contain_errors
-    def _measure_fact(self, fact: Fact, work: BackgroundWork | None) -> None:
-        """Measures the state after a fact; `work` was under way before it."""
-        match fact:
-            case TablesFound(found):
-                for table in found:
-                    self._measure_mirror(table)
-            case TableDelivered(table):
-                self._measure_mirror(table)
-            case WorkDone(judgements=judgements) if work is not None:
-                self._measure_mirror(work.table)
-                self._measure_verified(judgements)
-                unjudged: dict[tuple[str, ...], float] = {
-                    (str(table),): times for table, times in self._state.unjudged_in_a_row.items()
-                }
-                self.metrics.replace(catalogue.UNJUDGED_IN_A_ROW, unjudged)
-            case CursorFound() | GapFound() | BeginningFound() if self._state.so_far.ahead is None:
-                self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
-            case _:
-                pass
-
-    @contain_errors
-    def _measure_verified(self, judgements: Iterable[Judgement]) -> None:
-        for each in judgements:
-            of = str(each.table)
-            if each.verdict is not LakeVerdict.UNJUDGED:  # what was found before may still be there
-                for kind in FindingKind:
-                    self.metrics.set(catalogue.FINDINGS, each.found.get(kind, 0), table=of, kind=kind.value)
-            if each.verdict is LakeVerdict.EQUAL:
-                self.metrics.set(catalogue.VERIFIED_AT, each.at, table=of)
-            else:
-                found = ", ".join(f"{count} {kind.value}" for kind, count in each.found.items())
-                reason = "; ".join(filter(None, (found, each.reason)))
-                log.warning(
-                    "a verification didn't find the table equal", id=each.run, table=of, reason=reason
-                )
-
-    @contain_errors
-    def _measure_mirror(self, table: TableId) -> None:
-        background, name = self._state.background, str(table)
-        self.metrics.set(catalogue.MIRROR_REBUILDING, background.rebuilding.get(table, 0.0), table=name)
-        if (mirrored := background.mirrored.get(table)) is not None:
-            self.metrics.set(catalogue.MIRROR_PENDING, mirrored.pending, table=name)
-        for tier in Tier:
-            if (kept := background.kept.get((table, tier))) is not None:
-                self.metrics.set(catalogue.FILES_COME, kept.come, table=name, tier=tier.value)
-                self.metrics.set(catalogue.LAKE_FILES, kept.size.files, table=name, tier=tier.value)
-
-    @contain_errors
-    def _measure_delivered(self, table: str, pieces: Pieces) -> None:
-        for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
-            rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
-            self.metrics.count(catalogue.DELIVERED, rows, table=table, tier=tier.value)
-            self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
-            self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
-            if files:
-                written = len(files) + FILES_OF_A_COMMIT
-                self.metrics.count(catalogue.LAKE_FILES_WRITTEN, written, kind="deliver")
-
-    @contain_errors
-    def _count_stopped(self) -> None:
-        self.metrics.set(catalogue.STOPPED_TABLES, len(self._state.so_far.stopped_tables), part="lake")
-
-    @contain_errors
-    def _measure_batch(self, batch: Batch, seconds: float) -> None:
-        now = time.time()
-        self._count_stopped()
-        if self._state.so_far.ahead is not None:
-            return  # a table catches up with the others
-        if batch.newest is not None:
-            self.metrics.set(catalogue.DELIVERED_COMMIT, batch.newest / 1e6)
-        if batch.commit_times:
-            self._freshness = round(now - min(batch.commit_times) / 1e6, 3)
-        for committed in batch.commit_times:
-            self.metrics.observe(catalogue.FRESHNESS, max(0.0, now - committed / 1e6))
-        self.metrics.observe(catalogue.SPARK_BATCH, seconds)
-        self.metrics.set(catalogue.DELIVERED_SEGMENT, batch.through)
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs

@@ -23,8 +23,8 @@ from pipeline.config.settings import JournalSettings, LakeSettings, SparkSetting
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
-from pipeline.lake.background import MaintainTable, VerifyRows
-from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece, Pieces
+from pipeline.lake.background import MaintainTable
+from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.facts import (
     CursorFound,
@@ -37,12 +37,10 @@ from pipeline.lake.facts import (
 )
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.written_files import WrittenFiles
-from pipeline.lake.state import Failed
 from pipeline.lake.step import next_batch_of
 from pipeline.lake.tables import maintenance
 from pipeline.lake.tables.maintenance import Chore, TableSize
 from pipeline.lake.tables.tier import Tier
-from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.metrics import Counter
@@ -156,29 +154,6 @@ async def test_trouble_with_the_tables_of_verifications_fails_no_tables_trim(
         await sink._do_work(SparkUp(spark, lake), trim)
 
 
-def test_a_verification_that_cannot_be_judged_leaves_what_was_found(sink: SparkSink) -> None:
-    def extra() -> float:
-        return sink.metrics.value(catalogue.FINDINGS, table=str(ORDERS), kind="extra")
-
-    found = Judgement("v1", ORDERS, LakeVerdict.DIFFERENT, 9, {FindingKind.EXTRA: 2}, "", 5.0)
-    unjudged = replace(found, run="v2", verdict=LakeVerdict.UNJUDGED, found={}, at=6.0, reason="so")
-    sink._measure_verified([found, unjudged])
-    assert extra() == 2
-    sink._measure_verified([replace(found, run="v3", verdict=LakeVerdict.EQUAL, found={}, at=7.0)])
-    assert extra() == 0
-    assert sink.metrics.value(catalogue.VERIFIED_AT, table=str(ORDERS)) == 7.0, "perhaps before this start"
-
-
-def test_verifications_without_a_result_are_counted(sink: SparkSink) -> None:
-    unjudged = Judgement("v1", ORDERS, LakeVerdict.UNJUDGED, 9, {}, "", 5.0, "so")
-    work = VerifyRows(ORDERS, (), 3, "", 0, None, stopped=False)
-    for results, count in (((unjudged, unjudged), 2), ((replace(unjudged, verdict=LakeVerdict.EQUAL),), 0)):
-        known = sink._state.background.verified.compared(ORDERS, 0, 1.0, results)
-        sink._state = replace(sink._state, background=replace(sink._state.background, verified=known))
-        sink._measure_fact(WorkDone(TableSize(), None, results), work)
-        assert sink.metrics.value(catalogue.UNJUDGED_IN_A_ROW, table=str(ORDERS)) == count
-
-
 @pytest.mark.parametrize("readable", [True, pytest.param(False, marks=pytest.mark.measuring_fails)])
 async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
     sink: SparkSink, readable: bool
@@ -216,15 +191,6 @@ async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
     read = sink.metrics.value
     assert read(catalogue.LAKE_FILES_WRITTEN, kind="compact") == 5 * readable
     assert read(catalogue.LAKE_REWRITTEN, kind="compact") == 1000 * readable
-
-
-async def test_a_delivery_has_its_files_and_those_of_its_commits(sink: SparkSink) -> None:
-    changes = (Piece(4, 0, "a", ITEMS, 1, 100, False), Piece(4, 1, "b", ITEMS, 1, 50, False))
-    sink._measure_delivered(
-        "shop.items", Pieces(changes=changes, rows=(Piece(4, 2, "c", ITEMS, 1, 7, False),))
-    )
-    sink._measure_delivered("shop.items", Pieces(changes=changes[:1]))
-    assert sink.metrics.value(catalogue.LAKE_FILES_WRITTEN, kind="deliver") == (2 + 2) + (1 + 2) + (1 + 2)
 
 
 async def test_a_lake_whose_consumer_is_forgotten_while_it_lags_begins_again(
@@ -319,24 +285,6 @@ async def test_what_fails_while_spark_stops_is_logged(
             await sink._take_next()
     rest = [each for each in logged if each["event"] != "the next start delivers the rest"]
     assert [(each["event"], each["reason"]) for each in rest] == told
-
-
-def test_a_table_that_fails_again_and_again_is_reported_as_stopped(sink: SparkSink) -> None:
-    """Each failure is logged once, whatever else happens."""
-    before: dict[TableId, Failed] = {}
-    with capture_logs() as logged:
-        for times in range(1, 5):
-            so_far = replace(sink._state.so_far, failed={**before, ORDERS: Failed("so", times, 0.0)})
-            sink._state = replace(sink._state, so_far=so_far)
-            sink._report_failures(before)
-            before = dict(so_far.failed)
-            sink._report_failures(before)
-            stopped = sink.metrics.value(catalogue.TABLE_STOPPED, table="shop.orders", part="lake")
-            assert stopped == (times >= 3)
-    failed = [each["times"] for each in logged if each["event"] == "a table failed in the lake"]
-    assert failed == [1, 2, 3, 4]
-    (told,) = (each for each in logged if each["event"] == "the table was stopped")
-    assert (told["table"], told["part"], told["reason"]) == ("shop.orders", "lake", "so")
 
 
 async def test_the_remedy_of_a_table_without_a_mirror_names_its_folder(sink: SparkSink) -> None:

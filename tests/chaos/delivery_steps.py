@@ -19,6 +19,7 @@ from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
+from actors.lake.lake_metrics import LakeMetrics
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
 from actors.lake.table_commits import TableCommits
@@ -113,7 +114,7 @@ BATCH: Final = {
     "rows committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.MIRROR)),
     "view not followed": Step(CatalogViews, "follow", Moment.BEFORE),
     "a table delivered, others not": Step(Lake, "deliver", Moment.BEHIND),
-    "batch delivered, progress not recorded": Step(SparkSink, "_measure_batch", Moment.BEFORE),
+    "batch delivered, progress not recorded": Step(LakeMetrics, "measure_batch", Moment.BEFORE),
     "progress recorded": Step(Consumers, "record_progress", Moment.BEHIND),
     "not completing": Step(Generations, "complete", Moment.BEFORE),
     "swapping": Step(Generations, "_swap", Moment.AMID, where=_mirror),
