@@ -410,12 +410,12 @@ class TransactionAssembler:
             case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
                 pass
             case _ if _CREATION.match(event.statement):
-                if has_query(event.statement):
+                if has_query(event.statement, escapes=event.escapes):
                     self._changed_by_statement("a CREATE TABLE … SELECT", event.updated)
                 self.state.phase = SPECIAL
                 begins = self._reached.at(self.state.begins)
                 self._creation = CreateTableSelectRead(
-                    event.database, event.statement, begins, self.state.server
+                    event.database, event.statement, begins, self.state.server, event.escapes
                 )
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
                 # A session's DELETE says in which databases it changed rows. The server's own says it nowhere.
@@ -603,6 +603,7 @@ class TransactionAssembler:
             event.failed,
             event.thread_specific,
             event.zone,
+            event.escapes,
         )
         self._close()
         if not self._passed_before:

@@ -57,7 +57,8 @@ class DdlRead:
     `strict`: whether the session's sql_mode is known to have refused values that don't fit. `begins`: where its event
     begins, and `server` the id of the server that wrote it. `failed`: whether the statement ended with an error, so
     that it may have done all, a part, or nothing of what it says. `thread_specific`: whether a name in it may mean a
-    temporary table of its session. `zone`: its session's time_zone if it read or wrote local times, else "".
+    temporary table of its session. `zone`: its session's time_zone if it read or wrote local times, else "". `escapes`:
+    whether a backslash escapes in its strings, None if that isn't known.
     """
 
     gtid: Gtid
@@ -73,19 +74,21 @@ class DdlRead:
     failed: bool = False
     thread_specific: bool = False
     zone: str = ""
+    escapes: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTableSelectRead:
     """The statement of a transaction that creates a table and fills it (WL#13355); its rows come next.
 
-    `begins` and `server`: as of `DdlRead`.
+    `begins`, `server` and `escapes`: as of `DdlRead`.
     """
 
     database: str
     statement: str = field(repr=False)
     begins: Coordinates | None = None
     server: int = 0
+    escapes: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,4 +318,6 @@ def _scope(state: State) -> StatementScope:
 
 def _parsed(message: DdlRead | CreateTableSelectRead) -> LoggedStatement:
     thread_specific = isinstance(message, DdlRead) and message.thread_specific
-    return parse_logged(message.database, message.statement, thread_specific=thread_specific)
+    return parse_logged(
+        message.database, message.statement, thread_specific=thread_specific, escapes=message.escapes
+    )

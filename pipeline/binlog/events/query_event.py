@@ -27,6 +27,7 @@ _TOO_MANY_DATABASES: Final = 254
 _UTF8MB4: Final = 255
 # STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE treats them alike (THD::is_strict_mode).
 _STRICT: Final = 1 << 21 | 1 << 22
+_NO_BACKSLASH_ESCAPES: Final = 1 << 20
 # What may be in sql_mode besides and has no say in how ALTER TABLE converts values. That is all but
 # PAD_CHAR_TO_FULL_LENGTH (bit 31) and TIME_TRUNCATE_FRACTIONAL (bit 32) of MySQL 9.7, and what later servers may bring.
 _NO_CONVERSION: Final = (1 << 31) - 1
@@ -72,7 +73,8 @@ class Query:
     `zone`: the session's time_zone if the statement read or wrote local times, else "".
     `failed`: whether the statement ended with an error. A server writes such a statement if it may have done a part:
     before MySQL 8.0, a DROP TABLE of several tables drops the others. `thread_specific`: whether the statement depended
-    on its session, so that a name in it may mean a temporary table.
+    on its session, so that a name in it may mean a temporary table. `escapes`: whether a backslash escapes in its
+    strings, None if the event doesn't say.
     """
 
     database: str
@@ -83,6 +85,7 @@ class Query:
     failed: bool = False
     thread_specific: bool = False
     zone: str = ""
+    escapes: bool | None = None
 
 
 def query(body: bytes, flags: int = 0) -> Query:
@@ -104,9 +107,10 @@ def query(body: bytes, flags: int = 0) -> Query:
     updated, collation, mode, zone, old = _variables(Cursor(variables))
     if old and _OWN_TEXT.fullmatch(statement) and _is_utf8(statement):
         collation = _UTF8MB4
-    strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
+    strict = mode is not None and bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
+    escapes = None if mode is None else not mode & _NO_BACKSLASH_ESCAPES
     text, of_thread = _text(statement, collation), bool(flags & _THREAD_SPECIFIC)
-    return Query(utf8(database), text, updated, strict, thread, error != 0, of_thread, zone)
+    return Query(utf8(database), text, updated, strict, thread, error != 0, of_thread, zone, escapes)
 
 
 def load_query(body: bytes) -> Query:
@@ -134,10 +138,10 @@ def _is_utf8(statement: bytes) -> bool:
     return True
 
 
-def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int, str, bool]:
-    """Returns the updated databases, the client's collation, sql_mode, the time zone, and whether an old server wrote
-    them. Variables after an unknown one are ignored."""
-    updated, collation, mode, zone, old = None, _UTF8MB4, 0, "", True
+def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int | None, str, bool]:
+    """Returns the updated databases, the client's collation, sql_mode (None if it isn't there), the time zone, and
+    whether an old server wrote them. Variables after an unknown one are ignored."""
+    updated, collation, mode, zone, old = None, _UTF8MB4, None, "", True
     while variables.left:
         code = variables.integer(1)
         old = old and code < _OF_MYSQL_80

@@ -1,7 +1,8 @@
 """A statement's lexemes, as MySQL's lexer separates them: words, quoted names, strings and signs, without comments.
 
 If the same text can be read in two ways, the caller chooses. The caller says whether a backslash escapes (it doesn't
-with NO_BACKSLASH_ESCAPES), and what "…" is (a name with ANSI_QUOTES). The caller also says whether the inside of
+with NO_BACKSLASH_ESCAPES), and what "…" is (a name with ANSI_QUOTES). The log has each statement's sql_mode, by which a
+replica reads it, and so does Tidemark. The caller also says whether the inside of
 `/*! … */` counts, which depends on the server's version. If the server left it out, it logs that comment as `/*  … */`.
 Before MySQL 8.0 such a comment may have another one in it, and doesn't end with that one (observed of MySQL 5.6;
 MySQL 9.7 writes `(* … *)` there).
@@ -105,11 +106,15 @@ def _matches(statement: str, *, escapes: bool, nests: bool = False) -> Iterator[
     return (match for match in found if match.lastgroup != "comment")
 
 
-def lexeme_lists(statement: str) -> Iterator[list[Lexeme]]:
-    """The lexemes in each way in which a server might have separated them; which of `/*! … */` it executed is open."""
-    for escapes in (True, False) if "\\" in statement else (True,):
+def lexeme_lists(statement: str, *, escapes: bool | None = None) -> Iterator[list[Lexeme]]:
+    """The lexemes in each way in which a server might have separated them; which of `/*! … */` it executed is open.
+
+    `escapes`: whether a backslash escapes, None if that is open too.
+    """
+    ways = (True, False) if escapes is None and "\\" in statement else (escapes is not False,)
+    for way in ways:
         for nests in (False, True) if statement.count("/*") > 1 else (False,):
-            yield list(lexemes(statement, escapes=escapes, nests=nests))
+            yield list(lexemes(statement, escapes=way, nests=nests))
 
 
 def lowercase_word(lexeme: Lexeme) -> str:
@@ -204,9 +209,9 @@ class Reader:
             raise NotRead
 
 
-def readings(statement: str) -> Iterator[list[Lexeme]]:
-    """The statement in each way in which a server might have read it."""
-    for found in lexeme_lists(statement):
+def readings(statement: str, *, escapes: bool | None = None) -> Iterator[list[Lexeme]]:
+    """The statement in each way in which a server might have read it; `escapes`: see `lexeme_lists`."""
+    for found in lexeme_lists(statement, escapes=escapes):
         yield [lexeme for lexeme in found if lexeme.kind not in (LexemeKind.OPENING, LexemeKind.CLOSING)]
         if any(lexeme.kind is LexemeKind.OPENING and not _by_all(lexeme) for lexeme in found):
             yield list(_by_all_servers(found))

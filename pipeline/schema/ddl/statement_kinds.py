@@ -196,13 +196,16 @@ def _in_place(found: Sequence[Lexeme]) -> bool:
     return any(pair in (("algorithm", "inplace"), ("algorithm", "instant")) for pair in pairwise(words))
 
 
-def parse_logged(database: str, text: str, *, thread_specific: bool = False) -> LoggedStatement:
+def parse_logged(
+    database: str, text: str, *, thread_specific: bool = False, escapes: bool | None = None
+) -> LoggedStatement:
     """Parses a statement of the log that was run with this default database.
 
+    `escapes`: whether a backslash escapes in its strings. If that isn't known (None), it is read in both ways.
     `thread_specific`: a name in it may mean a temporary table of its session, which hides the table of this name. So
     nothing is certain of a TRUNCATE or an ALTER. A creation and a drop of temporary tables say so themselves.
     """
-    ways = dict.fromkeys(read_statement(reading, database) for reading in readings(text))
+    ways = dict.fromkeys(read_statement(reading, database) for reading in readings(text, escapes=escapes))
     if thread_specific:
         ways = dict.fromkeys(map(_of_hidden_table, ways))
     return LoggedStatement(database, text, tuple(ways))
@@ -261,9 +264,10 @@ def emptied_memory_table(statement: str) -> TableId | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def has_query(creation: str) -> bool:
-    """Whether a CREATE TABLE takes its rows from a query, in any way to read it."""
-    return any(isinstance(way, CreatesTable) and way.filled for way in parse_logged("", creation).ways)
+def has_query(creation: str, *, escapes: bool | None = None) -> bool:
+    """Whether a CREATE TABLE takes its rows from a query, in any way to read it; `escapes`: see `parse_logged`."""
+    ways = parse_logged("", creation, escapes=escapes).ways
+    return any(isinstance(way, CreatesTable) and way.filled for way in ways)
 
 
 def _deleted_from(reading: Sequence[Lexeme]) -> TableId | None:

@@ -499,6 +499,19 @@ async def test_ordinary_migrations_read_nothing_again(
     await history(mysql, tmp_path, database, before, steps, "t", restarted=set())
 
 
+async def test_a_comment_with_a_quote_reads_nothing_again(
+    either: tuple[MysqlServer, str], tmp_path: Path
+) -> None:
+    """The log has the sql_mode by which the server found the string's end."""
+    server, database = either
+    steps = (
+        (r"ALTER TABLE t ADD w INT COMMENT 'the buyer\'s', DROP COLUMN v",),
+        ("SET sql_mode = 'NO_BACKSLASH_ESCAPES'", r"ALTER TABLE t ADD x INT NOT NULL COMMENT 'C:\'"),
+        (r"ALTER TABLE t COMMENT 'rock\'n\'roll'", "UPDATE t SET w = 7 WHERE id = 1"),
+    )
+    await history(server, tmp_path, database, (T, ROWS), steps, "t", restarted=set())
+
+
 # A clause, and what comes of the rows that there were: `None` if they are read again.
 CONSTANTS: Final = (
     "a INT NOT NULL DEFAULT 7, ADD b BIGINT UNSIGNED DEFAULT 18446744073709551615 AFTER id",

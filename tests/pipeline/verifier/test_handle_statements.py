@@ -190,6 +190,20 @@ def test_a_strict_conversion_leaves_the_table_if_its_values_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "escapes", "again"),
+    [
+        ("ALTER TABLE orders ADD x INT COMMENT 'it\\'s'", True, False),
+        ("ALTER TABLE orders ADD x INT COMMENT 'C:\\'", False, False),
+        ("ALTER TABLE orders ADD x INT COMMENT 'it\\'s'", None, True),
+    ],
+)
+def test_the_mode_says_where_a_string_ends(text: str, escapes: bool | None, again: bool) -> None:
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
+    _, said = step(state, replace(statement(6, text), escapes=escapes))
+    assert bool(restarts(said)) is again
+
+
+@pytest.mark.parametrize(
     "traits", [{}, {ORDERS: replace(NUMBERS, generated=True)}, {ORDERS: replace(NUMBERS, columns={})}]
 )
 def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(

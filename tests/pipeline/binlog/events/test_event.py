@@ -78,7 +78,8 @@ def test_a_log_begins_with_where_it_is_and_how_it_is_written() -> None:
 def test_a_log_without_checksums_is_read_by_its_format_description() -> None:
     everything = list(told("without_checksums"))
     assert everything[1] == FormatDescription(checksum=False)
-    assert Query("shop", "CREATE DATABASE shop", frozenset({"shop"}), strict=True, thread=9) in everything
+    creation = Query("shop", "CREATE DATABASE shop", frozenset({"shop"}), strict=True, thread=9, escapes=True)
+    assert creation in everything
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -157,8 +158,10 @@ def test_statements_say_where_they_changed_something() -> None:
         q for q in told("statement_format") if isinstance(q, Query) and q.statement.startswith("INSERT")
     ]
     assert inserts == [
-        Query("", "INSERT INTO other.things VALUES (1)", frozenset({"other"}), strict=True, thread=9),
-        Query("", "INSERT INTO shop.orders VALUES (1)", frozenset({"shop"}), strict=True, thread=9),
+        Query(
+            "", f"INSERT INTO {table} VALUES (1)", frozenset({database}), strict=True, thread=9, escapes=True
+        )
+        for database, table in (("other", "other.things"), ("shop", "shop.orders"))
     ]
 
 
@@ -181,6 +184,15 @@ def query(variables: bytes, statement: bytes, error: int = 0) -> Query:
 )
 def test_a_mode_that_converts_values_as_they_are(mode: int, strict: bool) -> None:
     assert query(b"\x01" + mode.to_bytes(8, "little"), b"ALTER TABLE t FORCE").strict is strict
+
+
+@pytest.mark.parametrize(("mode", "escapes"), [(1 << 21, True), (1 << 20 | 1 << 21, False)])
+def test_a_mode_says_whether_a_backslash_escapes(mode: int, escapes: bool) -> None:
+    assert query(b"\x01" + mode.to_bytes(8, "little"), b"ALTER TABLE t FORCE").escapes is escapes
+
+
+def test_whether_a_backslash_escapes_is_open_without_a_mode() -> None:
+    assert query(b"", b"ALTER TABLE t FORCE").escapes is None
 
 
 def test_a_statement_that_failed_says_so() -> None:

@@ -29,6 +29,12 @@ def test_a_backslash_is_read_in_both_ways() -> None:
     assert len(list(sql_lexer.readings("SELECT 'a'"))) == 1
 
 
+@pytest.mark.parametrize(("escapes", "wanted"), [(True, ["x", "it\\'s"]), (False, ["x", "it\\", "s", ""])])
+def test_a_backslash_is_read_in_the_way_that_is_known(escapes: bool, wanted: list[str]) -> None:
+    [found] = sql_lexer.readings("x 'it\\'s'", escapes=escapes)
+    assert [lexeme.text for lexeme in found] == wanted
+
+
 def test_what_only_some_servers_execute_is_read_with_it_and_without_it() -> None:
     found = [
         [lexeme.text for lexeme in each] for each in sql_lexer.readings("DROP /*!80000 TEMPORARY */ TABLE t")
