@@ -38,7 +38,8 @@ class Traits:
     """`engine`: in small letters, "" where the server can't say. `generated`: whether any column is generated.
 
     `charset`: what columns have whose definition names none. `columns`: all of them by their names, None for one that
-    isn't text. `merged_by`: a MERGE table that has this one in its UNION, if any has.
+    isn't text. `merged_by`: a MERGE table that has this one in its UNION, if any has. `auto_increment`: the column that
+    the server numbers, "" if there is none.
     """
 
     engine: str
@@ -46,6 +47,7 @@ class Traits:
     charset: str = ""
     columns: Mapping[str, TextColumn | None] = field(default_factory=dict)
     merged_by: TableId | None = None
+    auto_increment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

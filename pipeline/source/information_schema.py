@@ -434,14 +434,16 @@ def _key_columns(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_P
 
 def _traits(rows: Sequence[ColumnRow]) -> Traits:
     columns: dict[str, TextColumn | None] = {}
-    generated = False
+    generated, numbered = False, ""
     for row in rows:
         name, charset, extra, characters, octets = row[2], row[4], row[7], row[8], row[9]
         room = None if characters is None else TextColumn(characters, octets or 0, charset or "binary")
         columns[name] = room
         generated = generated or any(words in extra for words in _GENERATED)
+        numbered = name if "auto_increment" in extra else numbered
     engine, collation = rows[-1][10:12]
-    return Traits((engine or "").casefold(), generated, (collation or "").partition("_")[0], columns)
+    charset = (collation or "").partition("_")[0]
+    return Traits((engine or "").casefold(), generated, charset, columns, auto_increment=numbered)
 
 
 def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[str]:

@@ -14,7 +14,9 @@ types of which this is so. It isn't of CHAR and BINARY, which say nothing of spa
 of a FLOAT with digits in parentheses, which rounds. Nor is it of text that gets less room than it had: spaces at its
 end are cut with a warning only. MySQL 5.6 even cuts a BLOB that becomes a shorter one, without a word: of 303 bytes it
 keeps 47. So what had been the room is needed as well (`pipeline.schema.table_traits`). CONVERT TO gives a TEXT more
-bytes only if the new character set has longer characters than the old one (`converts_texts_exactly`).
+bytes only if the new character set has longer characters than the old one (`converts_texts_exactly`). A column that
+gets AUTO_INCREMENT has numbers in place of its zeros, and one that had it before keeps them (observed of MySQL 5.6 and
+9.7).
 
 Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Strict SQL Mode".
 """
@@ -79,7 +81,9 @@ _SECOND_WORDS = {
 _NUMBERS_IN_LIST: Final = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})?")
 
 # Attributes that set no value of a row, by how much comes after them.
-_ALONE = frozenset({"unsigned", "signed", "zerofill", "null", "visible", "invisible", "enforced"})
+_ALONE = frozenset(
+    {"unsigned", "signed", "zerofill", "null", "visible", "invisible", "enforced", "auto_increment"}
+)
 _WITH_A_VALUE = frozenset(
     {"column_format", "storage", "srid", "comment", "engine_attribute"} | {"secondary_engine_attribute"}
 )
@@ -90,7 +94,8 @@ class _Definition:
     """The column's name, the type's first word, the numbers in parentheses after it, and the attributes that matter.
 
     `arguments`: None if the parentheses have anything else; empty where there are none. `charset`: "" if it isn't
-    named. `literal`: the default, as `_literal` gives it. `once`: whether no attribute is there twice.
+    named. `literal`: the default, as `_literal` gives it. `once`: whether no attribute is there twice. `numbered`:
+    whether the server gives numbers (AUTO_INCREMENT).
     """
 
     name: str
@@ -103,6 +108,7 @@ class _Definition:
     literal: str
     charset: str
     once: bool
+    numbered: bool
 
     @property
     def bare(self) -> bool:
@@ -132,7 +138,7 @@ def adds_nulls(definition: Sequence[Lexeme]) -> bool:
         read = _read(definition)
     except NotRead:
         return False
-    if read.not_null or read.default:
+    if read.not_null or read.default or read.numbered:
         return False
     # It's NOT NULL where explicit_defaults_for_timestamp is OFF.
     return read.type != "timestamp" or read.null
@@ -148,6 +154,8 @@ def constant_column(definition: Sequence[Lexeme]) -> ConstantColumn | None:
         return None
     kind = _type(read)
     if kind is None or not read.once or (read.null and read.not_null) or not (read.default or read.not_null):
+        return None
+    if read.numbered:
         return None
     value = _implicit(kind) if not read.default else _constant(kind, read)
     return None if value is None else ConstantColumn(Column(read.name, kind, not read.not_null), value)
@@ -302,6 +310,8 @@ def converts_exactly(definition: Sequence[Lexeme], old: str, before: Traits) -> 
         read = _read(definition)
     except NotRead:
         return False
+    if read.numbered and before.auto_increment != old:  # rows with 0 get numbers
+        return False
     match read.type:
         case (
             "timestamp"
@@ -376,6 +386,7 @@ def _read(definition: Sequence[Lexeme]) -> _Definition:
         "".join(defaults[-1:]),
         found.get("charset") or found.get("collate", "").partition("_")[0],
         max(Counter(setting for setting, _ in attributes).values(), default=1) == 1,
+        "auto_increment" in found,
     )
 
 

@@ -512,6 +512,27 @@ async def test_a_comment_with_a_quote_reads_nothing_again(
     await history(server, tmp_path, database, (T, ROWS), steps, "t", restarted=set())
 
 
+async def test_a_key_that_the_server_numbers_gets_wider(
+    either: tuple[MysqlServer, str], tmp_path: Path
+) -> None:
+    """A column that was numbered before keeps its zeros. Any other one gets numbers in their place."""
+    server, database = either
+    before = (
+        "SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
+        "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)",
+        "CREATE TABLE u (id INT PRIMARY KEY, v INT)",
+        *(f"INSERT INTO {table} VALUES (0, 1), (-5, 2), (7, 3)" for table in "tu"),
+    )
+    wider = "MODIFY id BIGINT NOT NULL AUTO_INCREMENT"
+    strict = "SET sql_mode = 'STRICT_ALL_TABLES'"
+    steps = (
+        (strict, f"ALTER TABLE t {wider}", f"ALTER TABLE u {wider}"),
+        ("INSERT INTO t (v) VALUES (4)", "UPDATE t SET v = 9 WHERE id = 0"),
+    )
+    await history(server, tmp_path, database, before, steps, "t", "u", restarted={"u"})
+    assert server.sql("SELECT COUNT(*) FROM u WHERE id = 0", database=database) == [(0,)]
+
+
 # A clause, and what comes of the rows that there were: `None` if they are read again.
 CONSTANTS: Final = (
     "a INT NOT NULL DEFAULT 7, ADD b BIGINT UNSIGNED DEFAULT 18446744073709551615 AFTER id",

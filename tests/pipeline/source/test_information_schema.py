@@ -162,6 +162,8 @@ def test_what_the_log_does_not_tell() -> None:
     [found] = describe_tables(plain).described.values()
     columns = {"a": TextColumn(99, 99, "latin1"), "b": None, "c": TextColumn(65535, 65535, "binary")}
     assert found.traits == Traits("innodb", generated=False, charset="utf8mb4", columns=columns)
+    [found] = describe_tables([row("a"), row("b", extra="auto_increment INVISIBLE")]).described.values()
+    assert found.traits.auto_increment == "b"
     for words in ("VIRTUAL GENERATED", "STORED GENERATED INVISIBLE"):
         [found] = describe_tables([row("a"), row("b", extra=words), row("c")]).described.values()
         assert found.traits.generated

@@ -48,6 +48,14 @@ def test_what_is_certain(definition: str, nulls: bool, exact: bool) -> None:
     assert (adds_nulls(found), converts_exactly(found, "c", number)) == (nulls, exact)
 
 
+@pytest.mark.parametrize(("before", "exact"), [("c", True), ("", False), ("d", False)])
+def test_a_column_that_was_numbered_keeps_its_zeros(before: str, exact: bool) -> None:
+    found = list(lexemes("c BIGINT NOT NULL AUTO_INCREMENT"))
+    numbered = Traits("innodb", columns={"c": None, "d": None}, auto_increment=before)
+    assert converts_exactly(found, "c", numbered) is exact
+    assert constant_column(found) is None
+
+
 @pytest.mark.parametrize(
     ("definition", "exact"),
     [
