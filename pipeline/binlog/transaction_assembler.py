@@ -92,7 +92,8 @@ _MAPS_REMEMBERED: Final = 10_000
 
 
 # How a CREATE TABLE … SELECT begins. The server writes it itself, but a session may write one with START TRANSACTION.
-_CREATION: Final = re.compile(r"(?:\s|/\*(?!!).*?\*/)*CREATE\s+TABLE\s", re.IGNORECASE | re.DOTALL)
+# Each comment ends at its first end alone: a text of many comments is read once, not in each way to join them.
+_CREATION: Final = re.compile(r"(?>\s|/\*(?!!).*?\*/)*+CREATE\s+TABLE\s", re.IGNORECASE | re.DOTALL)
 
 # Why rows of tables must be read again.
 _STATEMENT: Final = (

@@ -568,6 +568,13 @@ def test_a_table_that_a_session_creates_in_a_transaction_is_told_however_it_is_w
     assert (numbers(rows), rows.unread) == (["1"], ())  # type: ignore[union-attr]
 
 
+def test_comments_before_a_statement_are_read_in_one_pass() -> None:
+    """Each may be taken for the end of an earlier one, so that there are as many ways as subsets of them."""
+    change = query(f"{10_000 * '/**/'}UPDATE orders SET id = 2", updated="shop")
+    slice_ = last(read(stream("orders"), [rotate(), *transaction(1, change)]))
+    assert (numbers(slice_), [each.databases for each in slice_.unread]) == (["1"], [frozenset({"shop"})])
+
+
 @pytest.mark.parametrize("text", [b"INSERT INTO orders VALUES ('\xe9')", b"\xff", "é".encode()])
 def test_a_statement_keeps_its_rows_whatever_its_bytes_are(text: bytes) -> None:
     """The text is in the client's character set, or has a blob in it."""
