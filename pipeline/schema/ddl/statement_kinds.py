@@ -176,6 +176,8 @@ _ADMINISTRATIVE = frozenset(
         "uninstall",
     }
 )
+# Percona Server before 8.0 runs another statement after `SET STATEMENT … FOR`.
+_SET_STATEMENT: Final = ["set", "statement"]
 # What CREATE, ALTER and DROP may be about besides tables and indexes; SPATIAL REFERENCE SYSTEM, UNDO TABLESPACE,
 # LOGFILE GROUP and RESOURCE GROUP by their first word.
 _NO_TABLES = frozenset(
@@ -230,7 +232,7 @@ def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
     reader = Reader(reading, database)
     first = lowercase_word(reader.next)
     try:
-        if first in _ADMINISTRATIVE:
+        if first in _ADMINISTRATIVE and list(map(lowercase_word, reading[:2])) != _SET_STATEMENT:
             return ChangesNoTable()
         match first:
             case "create":

@@ -53,6 +53,11 @@ def meaning(text: str) -> statement_kinds.ParsedStatement:
         ("RENAME USER a TO b", statement_kinds.ChangesNoTable()),
         ("OPTIMIZE LOCAL TABLES t, d.t;", statement_kinds.RebuildsTables(frozenset({T}))),
         ("RENAME t TO u", statement_kinds.UnparsedStatement("RENAME")),
+        ("SET PASSWORD FOR a = 'x'", statement_kinds.ChangesNoTable()),
+        (
+            "SET STATEMENT lock_wait_timeout = 5 FOR TRUNCATE t",
+            statement_kinds.UnparsedStatement("SET"),
+        ),
         ("LOAD DATA INFILE 'x' INTO TABLE t", statement_kinds.UnparsedStatement("LOAD")),
         ("(SELECT 1)", statement_kinds.UnparsedStatement("(")),
     ],
