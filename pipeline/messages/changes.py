@@ -112,7 +112,8 @@ class ForeignKeysFollowed:
 class MirrorInvalidated:
     """The rows of the table's mirror are no longer right: it has none (`emptied`), or they have to be read again.
 
-    `gap`: the stream lacks changes that passed just before, so only another read has their effect.
+    `gap`: the stream lacks changes that passed just before, or has them under wrong names. So only another read has
+    their effect.
     """
 
     table: TableId

@@ -44,6 +44,7 @@ from pipeline.verifier.state import (
     State,
     pass_transactions,
     report_schemas,
+    restarts_of_assumed,
     stop_orphaned_tables,
     stopped_tables,
     with_tables,
@@ -61,7 +62,8 @@ def handle_slice(state: State, message: TransactionsRead) -> tuple[State, tuple[
     gaps = (
         restarts_after_gaps(after.unnamed, after.foreign_keys, stopped_tables(after)) if after.unnamed else ()
     )
-    restarts = (*restarts, *reread, *gaps)
+    gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
+    restarts = (*restarts, *reread, *gaps, *restarts_of_assumed(after, gtids))
     verified = ChangesVerified(
         message.transactions,
         changes,
@@ -74,7 +76,6 @@ def handle_slice(state: State, message: TransactionsRead) -> tuple[State, tuple[
     )
     emptied = after.emptied - {restart.table for restart in restarts}
     after = replace(after, cascaded={}, unnamed={}, emptied=emptied, creation=None)
-    gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = pass_transactions(after, gtids)
     return after, (*news, *stops, verified, *arrived)
 
@@ -90,6 +91,7 @@ def handle_part(state: State, message: TransactionPartRead) -> tuple[State, tupl
 def handle_log_advance(state: State, message: LogAdvanced) -> tuple[State, tuple[FromVerifier, ...]]:
     """Returns the state where the log is now, without a change of rows that it has."""
     stops, restarts = _effects_of_unread(state, message.unread)
+    restarts = (*restarts, *restarts_of_assumed(state, message.covered))
     state = with_tables(state, {stop.table: Stopped() for stop in stops})
     state = replace(state, emptied=state.emptied - {restart.table for restart in restarts})
     state, arrived = pass_transactions(state, message.covered)

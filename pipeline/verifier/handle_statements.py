@@ -51,6 +51,7 @@ from pipeline.verifier.state import (
     State,
     pass_transactions,
     report_stops,
+    restarts_of_assumed,
     stopped_tables,
     survey_again,
     uncapturable_tables,
@@ -97,13 +98,16 @@ def handle_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromV
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
     reported = {**state.reported, **{each.schema.table: each.schema for each in alterations}}
     state, engines = _query_again(replace(state, reported=reported), changed, unknown, gtid)
-    state, arrived = pass_transactions(state, GtidSet().with_gtid(gtid) | message.covered)
+    gtids = GtidSet().with_gtid(gtid) | message.covered
+    unexplained = restarts_of_assumed(state, gtids)
+    state = replace(state, emptied=state.emptied - {restart.table for restart in unexplained})
+    state, arrived = pass_transactions(state, gtids)
     passed = SchemaChanged(
         gtid,
         changed,
         message.statement,
         message.end,
-        restarts,
+        (*restarts, *unexplained),
         message.covered,
         alterations,
         message.commit_time,
@@ -120,7 +124,7 @@ def handle_creation(state: State, message: CreateTableSelectRead) -> State:
     statement = _parsed(message)
     created, kept = ddl.may_alter(_scope(state), statement), _kept_statements(state, statement)
     creation = CreationStatements(kept, message.begins, message.server) if kept else None
-    state = replace(state, creation=creation)
+    state = replace(state, creation=creation, assumed=state.assumed - created)
     return replace(with_tables(state, dict.fromkeys(created, Unproven())), creating=created)
 
 
@@ -286,7 +290,7 @@ def _query_again(
     state, engines = survey_again(state, changed, unknown, gtid)
     to_come = state.known.schemas if gtid in state.to_come else {}
     doubted = {t: _after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
-    return with_tables(state, doubted), engines
+    return with_tables(replace(state, assumed=state.assumed - changed), doubted), engines
 
 
 def _after_statement(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:

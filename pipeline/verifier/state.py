@@ -28,6 +28,7 @@ from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import MERGEABLE, Survey, Traits
 from pipeline.verifier.cascades import (
@@ -44,6 +45,7 @@ from pipeline.verifier.table_state import (
     Stopped,
     TableState,
     Unproven,
+    Verified,
 )
 
 News = SchemaVerified | EnginesSurveyed | ForeignKeysFollowed | MirrorInvalidated | TableStopped
@@ -56,6 +58,11 @@ _ELSEWHERE = (
 _MERGED = (
     "the MERGE table {merge} has it in its UNION: the log has rows that change through that one under the name of that "
     "one alone; give it another engine (InnoDB, say), or drop {merge}"
+)
+_UNEXPLAINED = (
+    "no statement in the log has made its columns what they are at the source, so that changes got wrong names: it was "
+    "altered with sql_log_bin = 0, or capture continues at a server where it has other columns; set "
+    "binlog_row_metadata=FULL on the source, so that its log names them"
 )
 _MERGED_ONCE = (
     "a MERGE table may have had it in its UNION for a while; the log has rows that changed through that one under "
@@ -70,7 +77,8 @@ class State:
     `known`: the server's schemas at the start, and `to_come`: the transactions of `known.at` that haven't passed.
     `reported`: the schemas that it sent last. `emptied`: tables without an image since it reported them empty.
     `doubtful`: tables for which it will query the server, or whose answer doesn't hold yet. `creating`: tables that the
-    present transaction creates. `held`: messages that wait, with `held_bytes` of rows, after `passed` others.
+    present transaction creates. `assumed`: tables that have another schema in the checkpoint than in `known`, without a
+    statement so far that explains it. `held`: messages that wait, with `held_bytes` of rows, after `passed` others.
     `log_position`: where the stream is after those.
 
     `foreign_keys`: those whose effects aren't in the log. `former_keys`: those of them that matter only until nothing
@@ -92,6 +100,7 @@ class State:
     emptied: frozenset[TableId] = frozenset()
     doubtful: frozenset[TableId] = frozenset()
     creating: frozenset[TableId] = frozenset()
+    assumed: frozenset[TableId] = frozenset()
     held: tuple[HeldMessage, ...] = ()
     held_bytes: int = 0
     passed: int = 0
@@ -176,11 +185,32 @@ def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, 
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()
     arrived = {t: SchemaKnown(s.schema) for t, s in state.tables.items() if isinstance(s, SchemaPending)}
-    state = with_tables(replace(state, to_come=to_come), arrived)
+    arrived |= {
+        table: SchemaKnown(state.known.schemas[table])
+        for table in state.assumed
+        if isinstance(state.tables[table], SchemaKnown) or _is_named(state.tables[table])
+    }
+    state = with_tables(replace(state, to_come=to_come, assumed=frozenset()), arrived)
     state, told = report_schemas(state, [holding.schema for holding in arrived.values()])
     state, stops = apply_survey(state)
     state, keys = _drop_former_keys(state)
     return state, (*told, *stops, *keys)
+
+
+def restarts_of_assumed(state: State, gtids: GtidSet) -> tuple[MirrorInvalidated, ...]:
+    """Returns the restarts of tables whose changes got the columns' names of a schema that they don't have.
+
+    There are none unless these transactions, which pass now, are the last to come.
+    """
+    if not state.assumed or state.to_come - gtids:
+        return ()
+    named = (table for table in sorted(state.assumed) if _is_named(state.tables[table]))
+    return tuple(MirrorInvalidated(table, False, _UNEXPLAINED, gap=True) for table in named)
+
+
+def _is_named(state: TableState) -> bool:
+    """Returns whether changes of the table got names that the log doesn't have."""
+    return isinstance(state, Verified) and not isinstance(state.map.metadata, FullMetadata)
 
 
 def follow_keys_at_start(

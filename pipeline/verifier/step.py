@@ -35,6 +35,10 @@ changelog lacks them, and the restart says so. A table that has no mirror, and g
 `handle_statements` applies what a statement does to tables, and `handle_answers` what the server says of them. Each
 reports schemas and stops through `state`.
 
+If a table has another schema in K than in the checkpoint, a statement to come has to explain it. Otherwise the table
+was altered without one, or capture continues at a server where it has other columns (`State.assumed`). Once all of K
+has passed, it gets the server's schema, and restarts if its changes got names meanwhile.
+
 Statements may have altered a table at the very moment of K (`KnownSchemas.unsettled`). If the checkpoint has its
 schema, that holds until they pass. Otherwise it's unproven, as after a statement.
 
@@ -66,6 +70,7 @@ from pipeline.messages.binlog import (
 from pipeline.messages.changes import EnginesSurveyed, TableStopped
 from pipeline.messages.inboxes import ToSchemaVerifier
 from pipeline.messages.message_size import weight
+from pipeline.schema.compatibility import schemas_agree
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
@@ -151,7 +156,8 @@ def start(
     doubtful = frozenset(
         table for table, state in tables.items() if isinstance(state, Unproven | SchemaPending)
     )
-    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
+    assumed = _assumed_tables(known, tables) if to_come else frozenset[TableId]()
+    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful, assumed=assumed)
     state = replace(
         state,
         outdated_keys=outdated_keys,
@@ -192,6 +198,15 @@ def _tables_at_start(
         elif not isinstance(tables.get(table), SchemaKnown):
             tables[table] = SchemaPending(schema)
     return tables
+
+
+def _assumed_tables(known: KnownSchemas, tables: Mapping[TableId, TableState]) -> frozenset[TableId]:
+    """Returns the tables that have another schema by the checkpoint than at the server (`State.assumed`)."""
+    return frozenset(
+        table
+        for table, schema in known.schemas.items()
+        if isinstance(had := tables[table], SchemaKnown) and not schemas_agree(had.schema, schema)
+    )
 
 
 def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:

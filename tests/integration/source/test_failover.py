@@ -27,6 +27,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.source import failover as judgement
+from tests.integration.schema.test_inferred_changes import at_rest
 from tests.integration.snapshot.test_replica_watermarks import caught_up
 from tests.servers.at_work import at_work
 from tests.servers.delay import HELD, DelayedLog
@@ -424,6 +425,38 @@ async def test_a_server_that_folds_names_is_refused_where_it_has_other_ones(
         outcome = await service.end()
     assert outcome.code is ExitCode.DEFINITE
     assert "d.Orders is called d.orders" in outcome.message
+
+
+async def test_a_server_that_has_other_columns_has_their_names(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """As after an ALTER on a replica alone. The log has minimal metadata, and changes come before and after."""
+    primary, second = cluster(mysql_factory, "second")
+    primary.sql("ALTER TABLE d.t ADD COLUMN w INT")
+    caught_up(primary, second)
+    second.sql("SET sql_log_bin = 0", "ALTER TABLE d.t RENAME COLUMN v TO w, RENAME COLUMN w TO v")
+    for each in (primary, second):
+        each.sql("SET GLOBAL binlog_row_metadata = MINIMAL")
+    settings = listing(tmp_path, primary, second)
+    settings = replace(settings, snapshot=replace(settings.snapshot, mode=SnapshotMode.INITIAL))
+    async with begun(settings) as service:
+        await at_rest(service, primary)
+        await service.stop()
+    primary.sql("UPDATE d.t SET v = 1, w = 2 WHERE id < 9")
+    caught_up(primary, second)
+    primary.kill()
+    promote(second)
+    second.sql("UPDATE d.t SET v = 3 WHERE id < 5")
+    async with running(settings) as service:
+        await reached(service, second)
+        await at_rest(service, second)
+        second.sql("UPDATE d.t SET v = 4 WHERE id < 3")
+        await at_rest(service, second)
+        await service.stop()
+    assert [row[1:] for row in second.sql("SELECT * FROM d.t WHERE id IN (2, 4, 6, 9)")] == [
+        (1, 4), (1, 3), (1, 2), (0, None),
+    ]  # fmt: skip
+    assert unequal(second, tmp_path / "journal", T) == []
 
 
 async def test_what_was_written_on_a_replica_must_not_overwrite_what_came_behind_it(

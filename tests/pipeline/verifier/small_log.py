@@ -135,8 +135,9 @@ def verified(said: list[FromVerifier]) -> list[TableSchema]:
 
 
 def restarts(said: Sequence[Order]) -> list[MirrorInvalidated]:
-    """All of them, by themselves or with a statement."""
-    each = [m.restarted if isinstance(m, SchemaChanged | SchemaVerified) else (m,) for m in said]
+    """All of them, by themselves or with what else is said."""
+    with_others = ChangesVerified | SchemaChanged | SchemaVerified
+    each = [m.restarted if isinstance(m, with_others) else (m,) for m in said]
     return [m for some in each for m in some if isinstance(m, MirrorInvalidated)]
 
 

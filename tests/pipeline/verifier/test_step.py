@@ -298,6 +298,55 @@ def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> 
     assert schemas(run(fresh(KnownSchemas({}, upto(5)), 2, same=SCHEMA), log[0])) == [SCHEMA]
 
 
+def elsewhere() -> State:
+    """Two transactions before the place at which the server has other columns, which no statement explains."""
+    return fresh(KnownSchemas({ORDERS: RENAMED}, upto(5)), 3, same=SCHEMA)
+
+
+def test_columns_that_no_statement_explains_hold_once_the_servers_place_is_reached() -> None:
+    """A server that has taken over has them, or sql_log_bin was 0. What got names of the checkpoint's is read again."""
+    state, said = elsewhere(), list[FromVerifier]()
+    for log in (slice_(4, maps=(MINIMAL,)), slice_(5, maps=()), slice_(6, maps=(MINIMAL,))):
+        state, told = step(state, log)
+        said += told
+    assert schemas(said) == [SCHEMA, RENAMED]
+    before, at_the_place, after = (each for each in said if isinstance(each, ChangesVerified))
+    assert before.restarted == after.restarted == ()
+    [again] = at_the_place.restarted  # no segment has the place without it
+    assert again.table == ORDERS and again.gap and not again.emptied
+    assert "no statement in the log has made its columns what they are at the source" in again.reason
+    corrected = SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),))
+    assert said[said.index(at_the_place) + 1] == corrected
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        slice_(5, maps=(MINIMAL,)),
+        statement(5, "CREATE TABLE another (id INT PRIMARY KEY)"),
+        LogAdvanced(end(5), upto(5)),
+    ],
+)
+def test_no_last_thing_to_come_has_the_place_without_the_restart(last: Message) -> None:
+    state, _ = step(elsewhere(), slice_(4, maps=(MINIMAL,)))
+    said = list(step(state, last)[1])
+    at_the_place = next(i for i, m in enumerate(said) if not isinstance(m, MirrorInvalidated))
+    assert [each.table for each in restarts(said[: at_the_place + 1])] == [ORDERS]
+    assert kinds(said)[-1] == "SchemaVerified"
+
+
+def test_columns_that_the_log_names_or_a_statement_explains_are_read_once() -> None:
+    named = run(elsewhere(), slice_(4), slice_(5, maps=()), slice_(6))
+    assert restarts(named) == []
+    quiet = run(elsewhere(), slice_(4, 5, maps=()))
+    assert [each.reason for each in restarts(quiet)] == [TAGS_GONE]
+    altered = statement(5, "ALTER TABLE orders RENAME COLUMN tags TO labels")
+    assert restarts(run(elsewhere(), slice_(4, maps=(MINIMAL,)), altered, slice_(6, maps=(MINIMAL,)))) == []
+    later = statement(7, "ALTER TABLE orders RENAME COLUMN tags TO labels")
+    said = run(elsewhere(), slice_(4, maps=(MINIMAL,)), later, slice_(5, maps=()))
+    assert restarts(said) == [], "the server may have another one by now, and is asked"
+
+
 def test_a_checkpoint_speaks_for_a_table_that_is_gone_until_the_statement_passes() -> None:
     """What takes a table away can be seen before the executed set has it."""
     said = run(fresh(position=1, it=SCHEMA), slice_(2, maps=(MINIMAL,)), statement(3, "DROP TABLE orders"))
