@@ -33,7 +33,10 @@ async def contradiction(
         if witness.gtid in gone:
             continue
         found = await _find(source, settings, witness.gtid, by_coordinates, journal)
-        if found is not None and witness.differs(found, last.server == source.server):
+        if found is None:  # a set of GTIDs names some whose file somebody has removed
+            if by_coordinates:
+                return witness.unmatched()
+        elif witness.differs(found, last.server == source.server):
             return witness.contradicted(found)
     return None
 

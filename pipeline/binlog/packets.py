@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.event_buffer import Frames, Inflow
 from pipeline.binlog.transaction_ids import UnnamedTransaction
-from pipeline.errors import Definite, Transient
+from pipeline.errors import NEW_JOURNAL, Definite, Transient
 from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_kernels import copy, unsigned
 from pipeline.types.jit import compiled, inlined
@@ -50,8 +50,12 @@ _SAME_REPLICA: Final = "same server_uuid/server_id"
 # What the server says of a transaction without a GTID.
 _UNNAMED: Final = "anonymous transaction"
 
+# A place that the log hasn't, which a position without GTIDs may name.
+_BEYOND: Final = "position > file size"
+
 # What the server's own words leave open.
 _REMEDIES: Final = {
+    _BEYOND: f"; its log was reset (RESET MASTER), or the server lost the end of it: {NEW_JOURNAL}",
     _SAME_REPLICA: "; another process captures with a copy of this journal: stop one of them",
     _UNNAMED: "; a change without a GTID was committed: set gtid_mode = ON, and start Tidemark again",
 }

@@ -26,9 +26,9 @@ from pipeline.gtid.transactions import Transactions
 MOST_SOURCES: Final = 16
 
 ANOTHER_HISTORY: Final = (
-    "the source has another history: {gtid}, which has passed here, was committed at {ours}, and its transaction of "
-    "that name at {theirs}; it was reset, or restored from a copy, or has lost the end of its log, and has given the "
-    f"same names again. Connect to a server that has the one that passed here, or {NEW_JOURNAL}; "
+    "the source has another history: {gtid}, which has passed here, was committed at {ours}, and {theirs}; it was "
+    "reset, or restored from a copy, or has lost the end of its log, and has given the same names again. "
+    f"Connect to a server that has the one that passed here, or {NEW_JOURNAL}; "
     'snapshot.mode = "when_needed" begins again only where a log was purged'
 )
 
@@ -54,7 +54,13 @@ class Witness:
         """Returns the reason to refuse a server that has the other transaction."""
         times = self.original_time and other.original_time
         ours, theirs = (each.original_time if times else each.commit_time for each in (self, other))
-        return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_time_text(ours), theirs=_time_text(theirs))
+        told = f"its transaction of that name at {_time_text(theirs)}"
+        return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_time_text(ours), theirs=told)
+
+    def unmatched(self) -> str:
+        """Returns the reason to refuse a server in whose log no transaction begins at this place, without GTIDs."""
+        told = "no transaction begins at that place of its log"
+        return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_time_text(self.commit_time), theirs=told)
 
 
 Witnesses = tuple[Witness, ...]  # the one that passed last comes last

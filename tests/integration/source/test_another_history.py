@@ -204,6 +204,12 @@ async def test_without_gtids_the_last_place_is_looked_at(
         time = told.partition("its transaction of that name at ")[2].partition(";")[0]
         if version == "5.6":
             assert time == "2023-11-14T22:13:20.000000 UTC"
+        events = server.sql(f"SHOW BINLOG EVENTS IN '{file}'")
+        [at] = [place for _, place, kind, *_ in events if kind == "Table_map"]
+        amid = file_positions.transaction_at(server.uuid, coordinates.Coordinates(file, int(at)))
+        none = replace(other, gtid=amid)
+        told = await contradiction(source, settings, replace(last, witnesses=(none,)), "journal")
+        assert told is not None and "no transaction begins at that place of its log" in told
     finally:
         source.close()
 

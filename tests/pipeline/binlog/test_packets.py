@@ -97,6 +97,11 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
     ("payload", "error", "words"),
     [
         (b"\xff\xd4\x04#HY000it is damaged", LogRefused, "it is damaged .error 1236"),
+        (
+            b"\xff\xd4\x04#HY000Client requested source to start replication from position > file size",
+            LogRefused,
+            "its log was reset .RESET MASTER., or the server lost the end of it: begin a new journal",
+        ),
         (b"\xff\xd4\x04#HY000The source purged required binary logs", Transient, "required .*error 1236"),
         (b"\xff\xd4\x04#HY000could not find next log; the first event '' at 4", Transient, "next log"),
         (

@@ -53,6 +53,12 @@ def test_what_is_told_names_the_transaction_and_both_times() -> None:
     assert "22:13:20.000001 UTC" in told and "22:13:20.000002 UTC" in told
 
 
+def test_a_place_at_which_none_begins_is_named_with_the_time() -> None:
+    told = Witness(gtid("a:7"), 1_700_000_000_000_001, 0).unmatched()
+    assert f"{gtid('a:7')}, which has passed here, was committed at 2023-11-14T22:13:20.000001 UTC" in told
+    assert "no transaction begins at that place of its log; it was reset" in told
+
+
 def test_a_witness_comes_back_from_json() -> None:
     there = Witness(gtid("a:tag:7"), 20, 10)
     assert witness.from_json(witness.to_json(there)) == there
