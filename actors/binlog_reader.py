@@ -31,6 +31,7 @@ from pipeline import metrics as catalogue
 from pipeline.binlog.stream import LogMessage, LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.config.settings import SourceSettings
+from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import binlog, topology
@@ -113,7 +114,8 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def run(self) -> None:
         """Reads until the mailbox is closed, and sends what's complete by then."""
         try:
-            watch = ReadLogWatch(self._settings, self._server, self._here)
+            by_coordinates = file_positions.server_of(self._position) is not None
+            watch = ReadLogWatch(self._settings, self._server, self._here, by_coordinates=by_coordinates)
             await watch.look()
             self._dump = await BinlogDump.open(self._settings, self._position, self._server, self._journal)
             await self._read(self._dump, watch)

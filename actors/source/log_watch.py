@@ -28,12 +28,23 @@ Here = tuple[Coordinates | None, bool, int]
 
 
 class ReadLogWatch:
-    """Looks at the log of a server while it's being read. Take the first look before the log is requested."""
+    """Looks at the log of a server while it's being read. Take the first look before the log is requested.
 
-    def __init__(self, settings: SourceSettings, server: str | None, here: Callable[[], Here]) -> None:
+    `by_coordinates`: the log is read without GTIDs.
+    """
+
+    def __init__(
+        self,
+        settings: SourceSettings,
+        server: str | None,
+        here: Callable[[], Here],
+        *,
+        by_coordinates: bool = False,
+    ) -> None:
         self._settings = settings
         self._server = server
         self._here = here
+        self._by_coordinates = by_coordinates
         self._before: LogLook | None = None
         self._heard = 0
 
@@ -59,15 +70,24 @@ class ReadLogWatch:
                     and not end.counts_with(position)
                     and position.file in await source.logs()
                 )
+                unlogged = self._by_coordinates and await _logs_no_updates(source)
             finally:
                 source.close()
         except (Transient, RightLacked) as failure:
             log.info("the source's log wasn't looked at", error=str(failure))
             return
-        now = LogLook(position, resting, heard > self._heard, oldest, end, purged, renamed)
+        now = LogLook(position, resting, heard > self._heard, oldest, end, purged, renamed, unlogged)
         if (wrong := contradicts_stream(self._before, now)) is not None:
             raise Transient(wrong)
         self._before, self._heard = now, self._here()[2]
+
+
+async def _logs_no_updates(source: Source) -> bool:
+    """Returns whether it's a replica that doesn't log what it receives."""
+    if await source.as_replica() is None:
+        return False
+    logged = await source.variables(("log_replica_updates", "log_slave_updates"))
+    return "OFF" in logged.values()
 
 
 async def _ask(source: Source) -> tuple[str, Coordinates, GtidSet]:

@@ -22,7 +22,8 @@ for its log begins to count again, and keeps the old files. So the end comes aft
 that position, between two transactions, and heartbeats have come. The server sends these only if it has nothing else.
 
 **Executed, and not in the log.** While the oldest file of the log stays, no transaction leaves the log. So if the
-purged set grows meanwhile, its new transactions were never in the log.
+purged set grows meanwhile, its new transactions were never in the log. Without GTIDs the set is empty, and the server
+says only that it's a replica and logs no updates.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class LogLook:
     `position`: where the stream was before the server was queried, None before its first event. `resting`: whether it
     was there between two transactions, with nothing more to read. `heard`: whether any bytes have come since the
     previous look. `oldest`: the name of the log's oldest file. `purged`: what is executed and not in the log.
-    `renamed`: whether the log still has the position's file, which is of a former name.
+    `renamed`: whether the log still has the position's file, which is of a former name. `unlogged`: whether it's a
+    replica that doesn't log what it receives; looked at without GTIDs alone.
     """
 
     position: Coordinates | None
@@ -48,6 +50,7 @@ class LogLook:
     end: Coordinates
     purged: GtidSet
     renamed: bool = False
+    unlogged: bool = False
 
 
 def contradicts_stream(before: LogLook | None, now: LogLook) -> str | None:
@@ -55,6 +58,8 @@ def contradicts_stream(before: LogLook | None, now: LogLook) -> str | None:
     position = now.position
     if position is not None and not now.end.reaches(position) and not now.renamed:
         return f"the source's log ends at {now.end}, and it was read up to {position}: it was reset"
+    if now.unlogged:
+        return "the source has become a replica, and doesn't log what it receives"
     if before is None:
         return None
     stayed = before.resting and now.resting and before.position == position and now.heard

@@ -7,8 +7,15 @@ import pytest
 
 from actors.runtime.supervisor import ExitCode
 from actors.source import binlog_dump, log_watch
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, WITHOUT_GTIDS, MysqlServer
-from pipeline.config.settings import SignalSettings, SnapshotMode, Watermark
+from deploy.toolchain.mysql_server import (
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    WITHOUT_GTIDS,
+    WITHOUT_GTIDS_56,
+    MysqlServer,
+)
+from pipeline.config.settings import Settings, SignalSettings, SnapshotMode, Watermark
 from pipeline.errors import Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -50,6 +57,14 @@ async def ends_by_name(service: Running) -> str:
     outcome = await service.end()
     assert outcome.code is ExitCode.DEFINITE
     return outcome.message
+
+
+def without_gtids(server: MysqlServer, folder: Path) -> Settings:
+    """Capture by coordinates in the log, with watermarks in a table."""
+    server.sql("CREATE DATABASE tidemark", f"CREATE TABLE tidemark.signals ({COLUMNS})")
+    settings = pipeline(server, folder, "d", watermark=Watermark.SIGNAL_TABLE, mode=SnapshotMode.INITIAL)
+    server.sql(f"GRANT SELECT, INSERT ON tidemark.signals TO '{settings.source.user}'@'%'")
+    return replace(settings, signals=SignalSettings(table=SIGNALS))
 
 
 @pytest.mark.parametrize("version", ["9.7", "5.6"])
@@ -113,11 +128,9 @@ async def test_without_gtids_a_log_that_is_reset_under_the_stream(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
     server = made(mysql_factory({**WITHOUT_GTIDS, **FULL_METADATA}))
-    server.sql("CREATE DATABASE tidemark", f"CREATE TABLE tidemark.signals ({COLUMNS})")
-    settings = pipeline(server, tmp_path, "d", watermark=Watermark.SIGNAL_TABLE, mode=SnapshotMode.INITIAL)
-    server.sql(f"GRANT SELECT, INSERT ON tidemark.signals TO '{settings.source.user}'@'%'")
+    settings = without_gtids(server, tmp_path)
     insert(server, 0, 30)
-    async with running(replace(settings, signals=SignalSettings(table=SIGNALS))) as service:
+    async with running(settings) as service:
         await service.completed("initial-0")
         server.sql("RESET BINARY LOGS AND GTIDS")
         message = await ends_by_name(service)
@@ -138,6 +151,30 @@ async def test_a_server_that_becomes_a_replica_and_does_not_log_what_it_receives
         message = await ends_by_name(service)
     assert f"the binlog that we need was purged: {primary.uuid}:1" in message
     assert server.sql("SELECT id FROM d.t") == [(0,)]
+
+
+@pytest.mark.parametrize("version", ["9.7", "5.6"])
+async def test_without_gtids_a_server_that_becomes_a_replica_and_does_not_log_what_it_receives(
+    mysql_factory: MysqlFactory, mysql56_factory: MysqlFactory, tmp_path: Path, version: str
+) -> None:
+    """As a primary to which another one succeeds: 5.6 logs no updates by itself."""
+    old = version == "5.6"
+    server = made(
+        mysql56_factory(WITHOUT_GTIDS_56)
+        if old
+        else mysql_factory({**WITHOUT_GTIDS, **FULL_METADATA, "log_replica_updates": "OFF"})
+    )
+    settings = without_gtids(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        source, replica = ("MASTER", "SLAVE") if old else ("REPLICATION SOURCE", "REPLICA")
+        word = source.split()[-1]
+        server.sql(
+            f"CHANGE {source} TO {word}_HOST = '127.0.0.1', {word}_PORT = 1, {word}_USER = 'nobody'",
+            f"START {replica}",
+        )
+        message = await ends_by_name(service)
+    assert ("log_slave_updates" if old else "log_replica_updates") + " is OFF and has to be ON" in message
 
 
 async def test_a_stream_in_a_file_from_before_a_restart_with_another_name_of_the_log(

@@ -60,6 +60,11 @@ def test_what_is_executed_and_was_never_in_the_log_is_named() -> None:
     assert reason.endswith("were never in its log: 00000000-0000-0000-0000-000000000001:6-7")
 
 
+def test_without_gtids_a_replica_that_logs_no_updates_is_named() -> None:
+    reason = contradicts_stream(None, replace(RESTING, unlogged=True))
+    assert reason == "the source has become a replica, and doesn't log what it receives"
+
+
 def test_what_a_purge_takes_was_in_the_log() -> None:
     assert contradicts_stream(RESTING, replace(RESTING, purged=MORE, oldest="binlog.000002")) is None
 
