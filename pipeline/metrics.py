@@ -150,6 +150,10 @@ LAG_TRANSACTIONS = Gauge(
     "Transactions that the source has executed and the journal hasn't sealed. Without GTIDs it has no value.",
 )
 LAG_BYTES = Gauge("tidemark_source_lag_bytes", "Bytes of the source's log after the reader's position.")
+REPLICATION_LAG = Gauge(
+    "tidemark_source_replication_lag_seconds",
+    "How far the source, as a replica, lags its own source. 0 if it has none, +Inf if it doesn't replicate.",
+)
 SOURCE_COMMIT = Gauge(
     "tidemark_source_commit_timestamp_seconds",
     "When the source committed the newest transaction that the reader has read.",

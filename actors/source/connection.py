@@ -34,6 +34,7 @@ from pipeline.source import information_schema
 from pipeline.source.information_schema import Descriptions, IndexPart, TableDescription
 from pipeline.source.prerequisites import server_version
 from pipeline.source.replication_filters import ReplicaState, ReplicationFilters
+from pipeline.source.replication_lag import replication_lag_s
 from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import ResultRows, RowPackets
 from pipeline.source.statement import Statement
@@ -254,6 +255,11 @@ class Source:
         channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
         lags = [channel[_SECONDS_BEHIND] for channel in channels]
         return Load(int(running), None if None in lags else float(max(lags, default=0)))
+
+    async def replication_lag_s(self) -> float:
+        """How far the server lags its own source; 0 if it has none, infinity if it doesn't replicate."""
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
+        return replication_lag_s(channels, await self.read_only()) if channels else 0.0
 
     async def as_replica(self) -> ReplicaState | None:
         """What the server receives as a replica, by all of its channels; None if it's none."""

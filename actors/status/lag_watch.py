@@ -1,8 +1,9 @@
 """Queries the source for its position, on a separate connection: the actors can't report that while they hang.
 
-It runs three short statements now and then, which read and lock nothing. They return the end of the log with the
-executed set, how long the log is kept, and the files of the log. The last one runs only if the reader isn't in the last
-file. If the source doesn't answer, the watch reports that, and keeps what it found before.
+It runs a few short statements now and then, which read and lock nothing. They return the end of the log with the
+executed set, how long the log is kept, how far the source lags a source of its own, and the files of the log. The last
+one runs only if the reader isn't in the last file. If the source doesn't answer, the watch reports that, and keeps what
+it found before.
 """
 
 import asyncio
@@ -46,7 +47,12 @@ class LagWatch:
     async def run(self) -> None:
         """Look now and then, until cancelled."""
         self._metrics.set(catalogue.SOURCE_UP, 0)
-        for unknown in (catalogue.LAG_BYTES, catalogue.LAG_TRANSACTIONS, catalogue.PURGE):
+        for unknown in (
+            catalogue.LAG_BYTES,
+            catalogue.LAG_TRANSACTIONS,
+            catalogue.PURGE,
+            catalogue.REPLICATION_LAG,
+        ):
             self._metrics.set(unknown, math.nan)
         try:
             while True:
@@ -69,6 +75,7 @@ class LagWatch:
 
     async def _compare(self, source: Source) -> None:
         """Reports how far capture lags."""
+        self._metrics.set(catalogue.REPLICATION_LAG, await source.replication_lag_s())
         kept = binlog_retention.retention_s(await source.variables(binlog_retention.RETENTION))
         end, executed = await source.end_of_log()
         reader, sealed = self._reader, self._sealed

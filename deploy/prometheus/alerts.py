@@ -105,6 +105,15 @@ ALERTS: Final = (
         holds_s=2 * _MINUTE,
     ),
     Alert(
+        "TidemarkSourceNotReplicating",
+        "warning",
+        "The source of Tidemark at {{ $labels.instance }} is a replica that lags its own source by "
+        "{{ $value | humanizeDuration }}.",
+        f"{metrics.REPLICATION_LAG.name} > {{limit}}",
+        holds_s=5 * _MINUTE,
+        limit_s=10 * _MINUTE,
+    ),
+    Alert(
         "TidemarkStalled",
         "critical",
         "The source has what Tidemark at {{ $labels.instance }} lacks, and Tidemark captures nothing of it.",

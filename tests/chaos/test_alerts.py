@@ -149,6 +149,14 @@ async def test_a_log_that_is_held_a_snapshot_that_fails_and_a_source_that_is_gon
         await it.service.execute("again", r"shop\.t")
         await it.ends("TidemarkSnapshotFailed")
 
+        server.sql(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = 1, SOURCE_USER = 'nobody'",
+            "START REPLICA",
+        )
+        await it.fires("TidemarkSourceNotReplicating")
+        server.sql("STOP REPLICA", "RESET REPLICA ALL")
+        await it.ends("TidemarkSourceNotReplicating")
+
         server.kill()
         await it.fires("TidemarkSourceUnreachable", "TidemarkRestartLoop")
         server.start()

@@ -5,20 +5,25 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pymysql.cursors import DictCursor
 
 from actors.status import lag_watch
 from actors.status.lag_watch import LagWatch
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.metrics import Gauge
+from tests.integration.snapshot.test_replica_watermarks import caught_up
+from tests.integration.source.test_failover import follow
+from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import connected
 
 KEPT_S = 5000
 
@@ -115,6 +120,63 @@ async def test_the_lag_is_none_once_nothing_is_left_to_read(
         await service.caught_up(server)
         assert told(service, catalogue.SOURCE_COMMIT) > 0
         await service.until(lambda: told(service, catalogue.SOURCE_LAG) == 0, "it has caught up")
+
+
+async def test_a_source_that_does_not_replicate_is_told_of(
+    server: MysqlServer, proxy: DelayedLog, tmp_path: Path
+) -> None:
+    """Its log gets nothing more, and it sends heartbeats as before."""
+
+    def lags(service: Running, lag_s: float) -> bool:
+        return told(service, catalogue.REPLICATION_LAG) == lag_s
+
+    async with watched(proxy, server, tmp_path) as service:
+        await service.until(lambda: lags(service, 0), "it's no replica")
+        server.sql(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = 1, SOURCE_USER = 'nobody'",
+            "START REPLICA",
+        )
+        await service.until(lambda: lags(service, math.inf), "it receives nothing")
+        server.sql("STOP REPLICA")
+        await service.until(lambda: lags(service, 0), "it has taken over")
+        server.sql("SET GLOBAL read_only = ON")
+        await service.until(lambda: lags(service, math.inf), "it takes no writes")
+        server.sql("RESET REPLICA ALL")
+        await service.until(lambda: lags(service, 0), "it's no replica any more")
+
+
+async def test_a_replica_that_cannot_apply_a_change_is_told_of(mysql_factory: MysqlFactory) -> None:
+    primary, replica = (mysql_factory(GTIDS) for _ in range(2))
+    primary.create_capture_user()
+    follow(replica, primary)
+    caught_up(primary, replica)
+
+    def behind() -> tuple[str, int | None]:
+        with closing(replica.connect()) as connection, connection.cursor(DictCursor) as cursor:
+            cursor.execute("SHOW REPLICA STATUS")
+            [told] = cursor.fetchall()
+            return told["Replica_SQL_Running"], told["Seconds_Behind_Source"]
+
+    async with connected(replica) as source:
+        await until(lambda: behind() == ("Yes", 0), "it has caught up")
+        assert await source.replication_lag_s() == 0
+        replica.sql("CREATE DATABASE d")
+        primary.sql("CREATE DATABASE d")
+        await until(lambda: behind() == ("No", None), "it applies nothing")
+        assert await source.replication_lag_s() == math.inf
+
+
+async def test_an_old_replica_that_does_not_receive_is_told_of(mysql56_factory: MysqlFactory) -> None:
+    server = mysql56_factory(GTIDS_56)
+    async with connected(server) as source:
+        assert await source.replication_lag_s() == 0
+        server.sql(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'nobody'",
+            "START SLAVE",
+        )
+        assert await source.replication_lag_s() == math.inf
+        server.sql("STOP SLAVE", "RESET SLAVE ALL")
+        assert await source.replication_lag_s() == 0
 
 
 async def test_a_source_that_does_not_answer_is_told_of(
