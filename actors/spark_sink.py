@@ -30,8 +30,9 @@ from actors.lake.delta.lake_table import is_conflict
 from actors.lake.files.file_placement import LakeFull
 from actors.lake.filesystem import absent_tables
 from actors.lake.lake import Lake
-from actors.lake.lake_metrics import LakeMetrics
 from actors.lake.live_view import CatalogUndefined
+from actors.lake.reports.lake_metrics import LakeMetrics
+from actors.lake.reports.sink_status import lake_table_statuses, reason_and_remedy, verification_statuses
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
 from actors.lake.table_commits import CopiedJournal, ForeignTable
 from actors.lake.threads.scheduler_pools import Pool
@@ -44,7 +45,6 @@ from actors.runtime.redaction import safe_message
 from actors.runtime.tasks import all_end, broken_off
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
-from pipeline.coordinator.snapshots import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
@@ -75,7 +75,6 @@ from pipeline.lake.facts import (
     WorkGivenUp,
 )
 from pipeline.lake.files.delta_commit import Conflict
-from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.orders import (
     DeliverTable,
     FindCursor,
@@ -94,18 +93,11 @@ from pipeline.lake.orders import (
 )
 from pipeline.lake.state import Idle, SinkEnded, State
 from pipeline.lake.tables.maintenance import TableSize
-from pipeline.lake.tables.paths import table_folder
 from pipeline.lake.tables.tier import Tier
-from pipeline.lake.verification.runs import (
-    Judgement,
-    results,
-    runs_of,
-)
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()
 
@@ -255,25 +247,17 @@ class SparkSink(Actor[ToSparkSink]):
         """
         so_far, under_way = self._state.so_far, self._state.background.under_way
         work = None if under_way is None else under_way.work
+        delivered = so_far.ahead or so_far
         views = None if self._up is None else self._up.lake.views
-        mirrors = so_far.checkpoint.mirrors
         return {
             "lake": self._settings.path,
-            "segment": (so_far.ahead or so_far).segment,
-            "position": str((so_far.ahead or so_far).checkpoint.position),
+            "segment": delivered.segment,
+            "position": str(delivered.checkpoint.position),
             "freshness_seconds": self._lake_metrics.freshness,
             "late": sorted(map(str, so_far.late.tables)),
-            "verifications": _verifications(self._state),
+            "verifications": verification_statuses(self._state),
             "beside": None if work is None else {"work": work.kind, "table": str(work.table)},
-            "tables": {
-                str(table): {
-                    "mirror": mirrors[table].wire if table in mirrors else None,
-                    **_mirror_status(self._state, table),
-                    "stopped": _stop_reason(table, self._state),
-                    "no_view": None if views is None else views.refused.get(table),
-                }
-                for table in {**so_far.tables, **so_far.failed}
-            },
+            "tables": lake_table_statuses(self._state, {} if views is None else views.refused),
         }
 
     def not_ready(self) -> str | None:
@@ -500,7 +484,7 @@ class SparkSink(Actor[ToSparkSink]):
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, after.stopped is not None, table=str(table), part="lake")
         if after.stopped is not None:
-            reason = _with_remedy(table, after.stopped.reason, order.batch.checkpoint, self._state)
+            reason = reason_and_remedy(self._state, table, after.stopped.reason, order.batch.checkpoint)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return TableDelivered(table, after)
         self._lake_metrics.measure_delivered(str(table), pieces)
@@ -612,56 +596,6 @@ def _find_in(lake: Lake, table: TableId) -> _Found:
     of = Tier if found.schema is not None else ()
     sizes = {tier: size for tier in of if (size := lake.upkeep.size(table, tier)) is not None}
     return _Found(table, found, sizes)
-
-
-def _stop_reason(table: TableId, state: State) -> str | None:
-    """Returns why a table gets no more, and how it begins again if it isn't retried."""
-    so_far = state.so_far
-    reason = so_far.stopped(table)
-    if reason is None or so_far.of(table).stopped is None:
-        return reason
-    return _with_remedy(table, reason, so_far.checkpoint, state)
-
-
-def _with_remedy(table: TableId, reason: str, at: Checkpoint, state: State) -> str:
-    """Returns why a table has stopped in the lake, and how it begins again."""
-    mirrored = mirror_rules.has_mirror(table, at.schemas.get(table), state.rules)
-    return recapture.stop_reason(
-        table, reason, None if mirrored else table_folder(state.settings.path, table)
-    )
-
-
-def _verifications(state: State) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    runs = runs_of((state.so_far.ahead or state.so_far).checkpoint)
-    for (run, table), result in results(runs, state.background.verified).items():
-        repaired = result and result.repaired and _judgement(result.repaired)
-        told = None if result is None else {**_judgement(result.found), "repaired": repaired}
-        found.setdefault(run, {})[str(table)] = told
-    return found
-
-
-def _judgement(judgement: Judgement) -> dict[str, Any]:
-    return {
-        "verdict": judgement.verdict.value,
-        "rows": judgement.rows,
-        "found": {kind.value: count for kind, count in judgement.found.items()},
-        "position": judgement.position,
-        "reason": judgement.reason,
-        "at": round(judgement.at, 3),
-    }
-
-
-def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
-    """Returns how far a table's mirror is, and which files wait for compaction."""
-    background = state.background
-    mirrored, kept = background.mirrored.get(table), background.kept
-    return {
-        "merged": None if mirrored is None else mirrored.reached.merged,
-        "pending": 0 if mirrored is None else mirrored.pending,
-        "rebuilding_since": background.rebuilding.get(table),
-        "uncompacted": {tier.value: kept[table, tier].come for tier in Tier if (table, tier) in kept},
-    }
 
 
 @contain_errors

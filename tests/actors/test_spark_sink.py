@@ -4,7 +4,6 @@ import shutil
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +19,10 @@ from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
-from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake.background import MaintainTable
-from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState
+from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.facts import (
     CursorFound,
@@ -44,7 +42,6 @@ from pipeline.lake.tables.tier import Tier
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.metrics import Counter
-from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -285,16 +282,3 @@ async def test_what_fails_while_spark_stops_is_logged(
             await sink._take_next()
     rest = [each for each in logged if each["event"] != "the next start delivers the rest"]
     assert [(each["event"], each["reason"]) for each in rest] == told
-
-
-async def test_the_remedy_of_a_table_without_a_mirror_names_its_folder(sink: SparkSink) -> None:
-    """Its database and name may have other characters than the folders."""
-    odd = TableId("Läden", "orders")
-    rule = LakeRule(TableFilter((r"Läden\..*",)), Tiers.CHANGELOG)
-    so_far = replace(sink._state.so_far, tables={odd: LakeTableState(stopped=DeliveryStop("so", 7))})
-    settings = replace(sink._settings, rules=(rule,))
-    sink._state = replace(sink._state, so_far=so_far, settings=settings)
-    assert sink.status()["tables"]["Läden.orders"]["stopped"] == (
-        f"so; then stop the service, move the table's folder ({settings.path}/L~C3~A4den/orders) away, "
-        "and start it again"
-    )

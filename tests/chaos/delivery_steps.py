@@ -19,9 +19,9 @@ from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
-from actors.lake.lake_metrics import LakeMetrics
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
+from actors.lake.reports.lake_metrics import LakeMetrics
 from actors.lake.table_commits import TableCommits
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.spark_sink import SparkSink

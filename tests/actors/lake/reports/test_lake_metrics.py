@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from actors.lake.lake_metrics import LakeMetrics
+from actors.lake.reports.lake_metrics import LakeMetrics
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings

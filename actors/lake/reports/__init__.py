@@ -1,0 +1,1 @@
+"""What the SparkSink reports: metrics, lines of the log, and its part of the status."""
