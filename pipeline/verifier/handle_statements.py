@@ -42,7 +42,7 @@ from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.local_times import has_instants, may_move_instants
 from pipeline.schema.ddl.moved_rows import moved_rows
 from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
-from pipeline.schema.ddl.statement_kinds import LoggedStatement, parse_logged
+from pipeline.schema.ddl.statement_kinds import AltersTable, LoggedStatement, parse_logged
 from pipeline.schema.ddl.statement_scope import StatementScope
 from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -146,13 +146,17 @@ def _unlogged_changes(
     )
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
+    written = {
+        way.table: reported.surely_meant(way.table) for way in statement.ways if isinstance(way, AltersTable)
+    }
+    exact |= {name: exact[table] for name, table in written.items() if table in exact}
     unlogged = dict(ddl.changed_unlogged(reported, statement, exact, failed=message.failed))
     unlogged |= _moved_instants(state, message, reported, statement)
     unlogged |= _regenerated(state, reported, statement, unlogged)
     uncertain = frozenset(
         alter_table.uncertain_columns(reported, state.reported, statement, failed=message.failed)
     )
-    lost = uncertain | alter_table.shortened_keys(state.reported, statement)
+    lost = uncertain | alter_table.shortened_keys(reported, state.reported, statement)
     return unlogged | _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged), uncertain
 
 
@@ -221,7 +225,8 @@ def _alterations(
 ) -> tuple[Alteration, ...]:
     """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
     known = {t: s for t, s in state.reported.items() if not isinstance(state.tables.get(t), Stopped)}
-    return alter_table.alterations(known, statement, emptied)
+    names = replace(_scope(state), known=state.reported.keys())
+    return alter_table.alterations(names, known, statement, emptied)
 
 
 def _stop_unfit(

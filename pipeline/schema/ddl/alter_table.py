@@ -32,7 +32,7 @@ from pipeline.schema.ddl.sql_lexer import (
     split_at_commas,
 )
 from pipeline.schema.ddl.statement_kinds import AltersTable, LoggedStatement, ParsedStatement
-from pipeline.schema.ddl.statement_scope import StatementScope, widely_folded
+from pipeline.schema.ddl.statement_scope import StatementScope, ascii_folded, widely_folded
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # What ADD and DROP are followed by where they aren't about a column; all are reserved words.
@@ -91,18 +91,22 @@ class Altered:
 
 
 def alterations(
-    known: Mapping[TableId, TableSchema], statement: LoggedStatement, emptied: Mapping[TableId, str]
+    names: StatementScope,
+    known: Mapping[TableId, TableSchema],
+    statement: LoggedStatement,
+    emptied: Mapping[TableId, str],
 ) -> tuple[Alteration, ...]:
     """What a statement does to tables of these schemas: to their columns, and to those that it's known to empty.
 
-    Only a table that it names exactly is altered for certain.
+    Only a table that it's certain to mean is altered for certain.
     """
     found = {
         table: Alteration(known[table], what, emptied=True)
         for table, what in emptied.items()
         if table in known
     }
-    for table, changes in (told,) if (told := column_changes(statement)) else ():
+    for written, changes in (told,) if (told := column_changes(statement)) else ():
+        table = names.surely_meant(written)
         certain = table in known and is_certain(known[table], changes)
         if certain and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
             found[table] = replace(alteration, emptied=table in found)
@@ -124,18 +128,21 @@ def uncertain_columns(
     found = {each for table in uncertain_tables(statement) for each in names.meant(table)}
     told = column_changes(statement)
     if told is not None and (told[1].renamed or told[1].dropped):
-        table, changes = told
+        (table, changes), sure = told, names.surely_meant(told[0])
         of = {each: known[each] for each in names.meant(table) if each in known}
-        found |= {each for each, s in of.items() if failed or each != table or not is_certain(s, changes)}
+        found |= {each for each, s in of.items() if failed or each != sure or not is_certain(s, changes)}
     return frozenset(found & known.keys())
 
 
-def shortened_keys(known: Mapping[TableId, TableSchema], statement: LoggedStatement) -> frozenset[TableId]:
+def shortened_keys(
+    names: StatementScope, known: Mapping[TableId, TableSchema], statement: LoggedStatement
+) -> frozenset[TableId]:
     """Returns the tables of these schemas of whose key a column goes. It may come back with other values."""
     told = column_changes(statement)
-    if told is None or told[0] not in known or not shortens_key(known[told[0]], told[1]):
+    if told is None:
         return frozenset()
-    return frozenset({told[0]})
+    table = names.surely_meant(told[0])
+    return frozenset({table} if table in known and shortens_key(known[table], told[1]) else ())
 
 
 def column_changes(statement: LoggedStatement) -> tuple[TableId, ColumnChanges] | None:
@@ -186,7 +193,7 @@ def is_certain(schema: TableSchema, changes: ColumnChanges) -> bool:
     gone = {found[name] for name in changes.dropped}
     given = {found[old]: new for old, new in changes.renamed}
     stay = [column.name for column in schema.columns if column.name not in gone]
-    after = {_ascii_fold(given.get(name, name)) for name in stay}
+    after = {ascii_folded(given.get(name, name)) for name in stay}
     known = all(column is not None or not _may_mean(schema, name) for name, column in found.items())
     return known and len(after) == len(stay)
 
@@ -221,17 +228,12 @@ def _named(schema: TableSchema, name: str) -> str | None:
     names = [column.name for column in schema.columns]
     if name in names:
         return name
-    return next((each for each in names if _ascii_fold(each) == _ascii_fold(name)), None)
+    return next((each for each in names if ascii_folded(each) == ascii_folded(name)), None)
 
 
 def _may_mean(schema: TableSchema, name: str) -> bool:
     """Whether the server may take this name for that of a column; it doesn't fold all letters as Unicode does."""
     return any(widely_folded(column.name) == widely_folded(name) for column in schema.columns)
-
-
-def _ascii_fold(name: str) -> str:
-    """The same for names that every server takes for the same."""
-    return "".join(each.lower() if each.isascii() else each for each in name)
 
 
 def _with(schema: TableSchema, names: Mapping[str, str], dropped: frozenset[str]) -> TableSchema:

@@ -171,11 +171,12 @@ def _meant(
                 )
         case OfTables(_, tables, effect):
             for table in tables:
+                sure = names.surely_meant(table)
                 for each in names.meant(table):
-                    yield each, effect if each == table else Effect.CHANGED
+                    yield each, effect if each == sure else Effect.CHANGED
         case OfDatabase(_, name):
             for each in names.of_database(name):
-                yield each, Effect.EMPTIED if each.database == name else Effect.CHANGED
+                yield each, Effect.EMPTIED if names.is_database(each.database, name) else Effect.CHANGED
         case Unclear():
             named = touched_tables(names, statement) & frozenset(names.known)
             yield from ((each, Effect.CHANGED) for each in named)

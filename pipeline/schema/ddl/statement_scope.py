@@ -6,7 +6,8 @@ both. "…" is an identifier with ANSI_QUOTES, and a backslash in a string is no
 inside of `/*! … */` is executed or not, and a comment may have another one in it.
 
 **Meaning.** A server compares names exactly (lower_case_table_names = 0), or `folds` them. Then a name that differs by
-case alone may mean a known table. That is never certain, because only the server knows how it folds.
+case alone may mean a known table. That is certain if only ASCII letters have another case, since each server that folds
+names folds these, and if one known table alone has such a name. How a server folds other letters only it knows.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -73,6 +74,14 @@ class StatementScope:
             return frozenset()
         return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
 
+    def surely_meant(self, table: TableId) -> TableId:
+        """The known table that this name is certain to mean; the name itself if that isn't certain of one."""
+        if not self.folds or table in self.known:
+            return table
+        written = ascii_folded(str(table))
+        same = [each for each in self.known if ascii_folded(str(each)) == written]
+        return same[0] if len(same) == 1 else table
+
     def meant_or_new(self, table: TableId) -> frozenset[TableId]:
         """The known tables that this name may mean, or, if there's none, the captured ones that it may be for."""
         spelled = self.spellings(table)
@@ -89,6 +98,12 @@ class StatementScope:
     def of_database(self, database: str) -> frozenset[TableId]:
         """The known tables of the database that this name may mean."""
         return frozenset(each for each in self.known if self.same(each.database, database))
+
+    def is_database(self, known: str, name: str) -> bool:
+        """Whether this name is certain to mean that database."""
+        if not self.folds or any(each.database == name for each in self.known):
+            return known == name
+        return ascii_folded(known) == ascii_folded(name)
 
     def same(self, known: str, name: str) -> bool:
         """Whether a name may be this one."""
@@ -124,6 +139,11 @@ def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozens
     }
     unknown = {TableId(identifier.qualifier or statement.database, identifier.name) for identifier in named}
     return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
+
+
+def ascii_folded(name: str) -> str:
+    """The same for names that every server that folds names takes for the same."""
+    return "".join(each.lower() if each.isascii() else each for each in name)
 
 
 def widely_folded(name: str) -> str:

@@ -242,8 +242,13 @@ async def test_a_column_goes_and_comes_back_in_a_table_that_is_named_by_another_
 ) -> None:
     server = mysql_factory({**GTIDS, **FULL_METADATA, "lower_case_table_names": "1"})
     server.sql("CREATE DATABASE shop")
-    step = ("ALTER TABLE T DROP COLUMN w", "ALTER TABLE T ADD COLUMN w INT")
-    await history(server, tmp_path, "shop", COLUMNS, (step,), "t", restarted={"t"})
+    step = tuple(
+        f"ALTER TABLE {table} {clause}"
+        for table in ("T", "`Ü`")
+        for clause in ("DROP COLUMN w", "ADD COLUMN w INT")
+    )
+    before = (*COLUMNS, "CREATE TABLE `ü` LIKE t", "INSERT INTO `ü` SELECT * FROM t")
+    await history(server, tmp_path, "shop", before, (step,), "t", "ü", restarted={"ü"})
 
 
 SPATIAL: Final = (

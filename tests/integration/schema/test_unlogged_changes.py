@@ -4,10 +4,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Ready
 from tests.servers.journal_oracle import entries, unequal
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 
 # What is done, and the tables that it restarts.
@@ -114,6 +116,30 @@ async def test_tables_of_a_dropped_database_are_empty(
     assert unequal(mysql, tmp_path / "journal", TableId(database, "a")) == []
     # It's known to be empty, so that nothing is read again.
     assert [s.id for s in entries(tmp_path / "journal")[-1].checkpoint.snapshots] == ["s"]
+
+
+async def test_tables_that_go_by_another_case_of_their_name_are_empty(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """They were read again, which no server can answer, so that readers kept their rows."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA, "lower_case_table_names": "1"})
+    server.sql("CREATE DATABASE shop", "CREATE DATABASE other")
+    for table in "abcd":
+        server.sql(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)", database="shop"
+        )
+    async with running(pipeline(server, tmp_path, "shop")) as service:
+        await snapshotted(service)
+        server.sql(
+            "RENAME TABLE A TO other.a", "ALTER TABLE B RENAME TO other.B", "TRUNCATE C", database="shop"
+        )
+        server.sql("DROP DATABASE SHOP", "CREATE DATABASE shop")
+        await service.caught_up(server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    checkpoint = entries(tmp_path / "journal")[-1].checkpoint
+    assert [type(checkpoint.mirrors[TableId("shop", table)]) for table in "abcd"] == [Ready] * 4
+    assert [snapshot.id for snapshot in checkpoint.snapshots] == ["s"]
 
 
 async def test_a_table_that_keeps_no_rows_any_more_stops_by_name_and_for_good(

@@ -404,7 +404,6 @@ def test_a_column_of_which_something_is_not_sure_has_the_table_read_again() -> N
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
     for text in (
         ADDING.replace("'new'", "(UUID())"),
-        ADDING.replace("orders", "Orders"),
         ADDING.replace("note", "state"),
         ADDING + ", MODIFY tags INT",
     ):
@@ -426,10 +425,17 @@ def _slice_of(number: int, names: list[str]) -> TransactionsRead:
     return TransactionsRead(Transactions.of([(Gtid(SERVER, number), 0)]), (whole,), end(number))
 
 
-def test_a_table_of_another_case_is_altered_for_certain_by_no_statement() -> None:
-    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+def test_a_table_is_altered_by_any_case_of_its_name_if_the_server_folds_names() -> None:
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
     said = run(state, slice_(6), statement(7, "ALTER TABLE Orders DROP tags"))
-    assert alterations(said) == []
+    [told] = alterations(said)
+    assert (told.schema.table, told.changes.dropped, restarts(said)) == (ORDERS, ("tags",), [])
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+    said = run(state, slice_(6), statement(7, ADDING.replace("orders", "Orders")))
+    assert ([each.schema.table for each in alterations(said)], restarts(said)) == ([ORDERS], [])
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5)
+    said = run(state, replace(statement(6, "ALTER TABLE SHOP.ORDERS MODIFY state BIGINT"), strict=True))
+    assert restarts(said) == []
     exact = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), folds=False), 5)
     said = run(exact, slice_(6), statement(7, "DROP TABLE IF EXISTS Orders"))
     assert (alterations(said), restarts(said)) == ([], [])
