@@ -44,14 +44,23 @@ class OwnWrites:
     table: TableId
     written: list[OwnWrite] = field(default_factory=list)
 
-    def write(self, server: MysqlServer, service: str, writers: int, each: int) -> None:
-        """Has so many writers commit so often, each waiting for its own commit before the next one."""
+    def write(
+        self, server: MysqlServer, service: str, writers: int, each: int, *, reads_s: float = 0.0
+    ) -> None:
+        """Has so many writers commit so often, each waiting for its own commit before the next one.
+
+        `reads_s`: how long each of them then reads the lake, on another machine, before its next transaction.
+        """
         with ThreadPoolExecutor(writers) as pool:
-            works = [pool.submit(self._write, server, service, writer, each) for writer in range(writers)]
+            works = [
+                pool.submit(self._write, server, service, writer, each, reads_s) for writer in range(writers)
+            ]
             for work in works:
                 self.written += work.result()
 
-    def _write(self, server: MysqlServer, service: str, writer: int, each: int) -> list[OwnWrite]:
+    def _write(
+        self, server: MysqlServer, service: str, writer: int, each: int, reads_s: float
+    ) -> list[OwnWrite]:
         """Inserts a row and raises the writer's own count, in one transaction."""
         done = []
         with closing(
@@ -68,6 +77,8 @@ class OwnWrites:
                 at = written.versions(self.table, 120)
                 assert at is not None
                 done.append(OwnWrite(key, writer, n, at, asked, time.time()))
+                # Stands for a read that takes the processors of another machine.
+                time.sleep(reads_s)
         return done
 
     def begin(self, server: MysqlServer, writers: int) -> None:

@@ -36,6 +36,7 @@ from tests.servers.timed_commits import TimedCommits
 
 WRITERS = 16
 COMMITS = int(os.environ.get("TIDEMARK_OWN_WRITES", "10000"))
+READS_S = float(os.environ.get("TIDEMARK_OWN_READS_S", "0.05"))
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def test_ten_thousand_commits_miss_nothing(shop: Shop, tmp_path: Path) -> None:
     there = ("--gtid", shop.server.executed(), "--tables", str(shop.table), "--timeout", "120")
     assert tidemark("wait", shop.config, *there).exit_code == 0
     began = time.monotonic()
-    shop.writes.write(shop.server, shop.url, WRITERS, COMMITS // WRITERS)
+    shop.writes.write(shop.server, shop.url, WRITERS, COMMITS // WRITERS, reads_s=READS_S)
     seconds = time.monotonic() - began
     beyond = shop.writes.beyond_delivery(shop.lake, TimedCommits(tmp_path / "commits", shop.table))
     median, late = beyond[len(beyond) // 2], beyond[len(beyond) * 99 // 100]
