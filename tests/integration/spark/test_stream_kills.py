@@ -3,8 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Event
 
@@ -109,30 +109,25 @@ class House:
 
 @pytest.fixture
 def house(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    mysql: MysqlServer,
-    database: str,
-    parts: Parts,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[House]:
-    cluster = request.getfixturevalue("spark_cluster") if request.param == "cluster" else None
+    tmp_path: Path, mysql: MysqlServer, database: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[SparkCluster | None], House]]:
+    """Makes the house with a driver of this cluster, or without one."""
     monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
     monkeypatch.setenv("TIDEMARK__SNAPSHOT__MODE", "no_data")
     mysql.sql("CREATE TABLE counts (id INT PRIMARY KEY, n INT NOT NULL)", database=database)
-    made = House(tmp_path, mysql, database, parts, cluster)
-    made.service.start("/livez")
-    yield made
-    made.driver.kill()
-    made.service.kill()
+    with ExitStack() as ended:
+
+        def make(cluster: SparkCluster | None) -> House:
+            made = House(tmp_path, mysql, database, parts, cluster)
+            ended.callback(made.service.kill)
+            ended.callback(made.driver.kill)
+            made.service.start("/livez")
+            return made
+
+        yield make
 
 
-@pytest.mark.parametrize(
-    ("house", "kills"),
-    [pytest.param("local", 2, marks=pytest.mark.full), pytest.param("cluster", 30, marks=pytest.mark.full)],
-    indirect=["house"],
-)
-def test_each_change_arrives_once_whatever_is_killed(house: House, kills: int) -> None:
+def stream_while_killing(house: House, kills: int) -> None:
     with at_work([house.write]) as written:
         house.driver.start()
         for number in range(kills):
@@ -143,3 +138,15 @@ def test_each_change_arrives_once_whatever_is_killed(house: House, kills: int) -
     rows = range(2 * transactions)
     house.until_all_arrived(2 * len(rows))
     assert house.arrived() == [*(("c", id_, 1) for id_ in rows), *(("u", id_, 2) for id_ in rows)]
+
+
+@pytest.mark.full
+def test_each_change_arrives_once_whatever_is_killed(house: Callable[[SparkCluster | None], House]) -> None:
+    stream_while_killing(house(None), 2)
+
+
+@pytest.mark.full
+def test_each_change_arrives_once_whatever_is_killed_of_a_cluster(
+    spark_cluster: SparkCluster, house: Callable[[SparkCluster | None], House]
+) -> None:
+    stream_while_killing(house(spark_cluster), int(os.environ.get("TIDEMARK_STREAM_KILLS", "30")))
