@@ -6,6 +6,7 @@ Source: Spark documentation, "Spark Standalone Mode".
 """
 
 import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -129,11 +130,24 @@ class SparkCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Its executors end by themselves when a worker has gone, and would remove their files beside it.
         executors = self.executors
-        self._running.close()
+        for worker in self._workers:
+            worker.kill()
         for pid in executors:
-            with suppress(ProcessLookupError):  # it ends by itself when its worker has gone
-                os.kill(pid, signal.SIGKILL)
+            kill_and_wait(pid)
+        self._running.close()
+
+
+def kill_and_wait(pid: int) -> None:
+    """Kills a process that may have ended, and returns when it has."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            select.select([descriptor], [], [])
+        finally:
+            os.close(descriptor)
 
 
 def children(pid: int) -> list[int]:
