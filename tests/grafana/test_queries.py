@@ -87,6 +87,7 @@ SEEN_ELSEWHERE: dict[Metric, str] = {
     catalogue.FAILOVERS: "there's one server: tests/integration/source/test_failover.py",
     catalogue.LAG_TRANSACTIONS: "nothing may be behind at each look: tests/integration/status/test_lag_watch.py",
     catalogue.LAG_BYTES: "likewise",
+    catalogue.REPLICATION_LAG: "the source is no replica: tests/integration/status/test_lag_watch.py",
     catalogue.PAUSED: "no window pauses the stream: tests/integration/service/test_journal_full.py",
     catalogue.TABLE_STOPPED: "it's stopped at the end: tests/integration/schema/test_unlogged_changes.py",
     catalogue.STOPPED_TABLES: "likewise: tests/chaos/test_alerts.py",
