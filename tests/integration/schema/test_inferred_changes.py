@@ -3,6 +3,7 @@
 A step's statements run in one session; then capture catches up, and has the server's answer.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import product
@@ -293,6 +294,16 @@ LEAVES: Final = {
 }
 
 
+OLD_ENOUGH_S: Final = 4
+
+
+def until_its_zone_counts(server: MysqlServer) -> None:
+    """Waits until the server has run for some seconds: it says when it was started to within two, and then copies are
+    trusted to be in its present time zone."""
+    while int(server.sql("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1]) < OLD_ENOUGH_S:
+        time.sleep(0.1)  # it counts whole seconds
+
+
 @pytest.mark.parametrize("version", ["9.7", "5.6"])
 @pytest.mark.parametrize(
     ("system", "session", "moves"),
@@ -313,6 +324,7 @@ async def test_instants_that_a_copy_takes_for_one_local_time(
     with monkeypatch.context() as environment:
         environment.setenv("TZ", system)
         server = mysql56_factory(GTIDS_56) if version == "5.6" else mysql_factory(GTIDS)
+    until_its_zone_counts(server)
     server.sql("CREATE DATABASE shop")
     copies = dict(COPIES)
     if version == "5.6":  # it gives the types of before MySQL 5.6.4 their new form with any statement
