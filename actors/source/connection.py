@@ -34,7 +34,7 @@ from pipeline.source import information_schema
 from pipeline.source.information_schema import Descriptions, IndexPart, TableDescription
 from pipeline.source.prerequisites import server_version
 from pipeline.source.replication_filters import ReplicaState, ReplicationFilters
-from pipeline.source.replication_lag import replication_lag_s
+from pipeline.source.replication_lag import SECONDS_BEHIND, replication_lag_s
 from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import ResultRows, RowPackets
 from pipeline.source.statement import Statement
@@ -64,9 +64,7 @@ _SESSION: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 )
 
-# The places of Seconds_Behind_Source (or …_Master) and Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS; the
-# same in each version since MySQL 5.6.
-_SECONDS_BEHIND: Final = 32
+# The place of Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS, the same in each version since MySQL 5.6.
 _RETRIEVED: Final = 51
 
 
@@ -253,7 +251,7 @@ class Source:
         if not lag:
             return Load(int(running))
         channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
-        lags = [channel[_SECONDS_BEHIND] for channel in channels]
+        lags = [channel[SECONDS_BEHIND] for channel in channels]
         return Load(int(running), None if None in lags else float(max(lags, default=0)))
 
     async def replication_lag_s(self) -> float:

@@ -15,10 +15,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-# The places of columns, the same in each version since MySQL 5.6; the last one is there since MySQL 5.7.
+# The place of Seconds_Behind_Source, or …_Master, among the columns; the same in each version since MySQL 5.6.
+SECONDS_BEHIND: Final = 32
+
+# As are those of others; the last one is there since MySQL 5.7.
 _RECEIVER: Final = 10
 _APPLIER: Final = 11
-_SECONDS_BEHIND: Final = 32
 _CHANNEL: Final = 55
 
 _RUNS: Final = "Yes"
@@ -35,7 +37,7 @@ def replication_lag_s(channels: Iterable[Sequence[Any]], read_only: bool) -> flo
 
 
 def _lag_s(channel: Sequence[Any], read_only: bool) -> float:
-    receives, applies, behind = (channel[place] for place in (_RECEIVER, _APPLIER, _SECONDS_BEHIND))
+    receives, applies, behind = (channel[place] for place in (_RECEIVER, _APPLIER, SECONDS_BEHIND))
     # A channel that receives nothing and has applied the rest may be 0 s behind, by the server.
     if behind is not None and (behind or receives == _RUNS):
         return float(behind)
