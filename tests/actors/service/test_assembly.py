@@ -24,6 +24,16 @@ from pipeline.schema.table_filter import TableFilter
 from tests.actors.segments import seal
 
 
+def settings_of(folder: Path, lake: LakeSettings | None = None) -> Settings:
+    return Settings(
+        "shop",
+        TableFilter(("a.b",)),
+        SourceSettings("127.0.0.1", "u", 1, server_id=7),
+        JournalSettings(str(folder / "journal")),
+        lake,
+    )
+
+
 @pytest.mark.measuring_fails
 async def test_who_fails_looking_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "LOOKS_AGAIN_S", 0.0)
@@ -44,13 +54,7 @@ async def test_who_fails_looking_looks_again(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_consumer_without_its_section_is_named_at_a_start(tmp_path: Path) -> None:
     """The journal keeps segments for it up to the quota."""
-    settings = Settings(
-        "shop",
-        TableFilter(("a.b",)),
-        SourceSettings("127.0.0.1", "u", 1, server_id=7),
-        JournalSettings(str(tmp_path / "journal")),
-        LakeSettings(str(tmp_path / "lake")),
-    )
+    settings = settings_of(tmp_path, LakeSettings(str(tmp_path / "lake")))
     with closing(JournalStore.open_single_writer(settings.journal.path, "shop")) as store:
         for name in ("lake", "kafka", "reports"):
             store.consumers.record_progress(name, 0)
@@ -61,12 +65,7 @@ def test_a_consumer_without_its_section_is_named_at_a_start(tmp_path: Path) -> N
 
 
 def test_a_mailbox_has_its_depth_measured(tmp_path: Path) -> None:
-    settings = Settings(
-        "shop",
-        TableFilter(("a.b",)),
-        SourceSettings("127.0.0.1", "u", 1, server_id=7),
-        JournalSettings(str(tmp_path / "journal")),
-    )
+    settings = settings_of(tmp_path)
     with closing(JournalStore.open_single_writer(settings.journal.path, "shop")) as store:
         built = assembly.Assembly(settings, store)
         coordinator, writer = ActorName.WATERMARK_COORDINATOR, ActorName.JOURNAL_WRITER
@@ -77,13 +76,7 @@ def test_a_mailbox_has_its_depth_measured(tmp_path: Path) -> None:
 
 def test_a_lake_is_compared_also_with_a_journal_that_does_not_know_it(tmp_path: Path) -> None:
     """It may be a copy from before the lake was added. The lake has what the journal seals under other numbers now."""
-    settings = Settings(
-        "shop",
-        TableFilter(("a.b",)),
-        SourceSettings("127.0.0.1", "u", 1, server_id=7),
-        JournalSettings(str(tmp_path / "journal")),
-        LakeSettings(str(tmp_path / "lake")),
-    )
+    settings = settings_of(tmp_path, LakeSettings(str(tmp_path / "lake")))
     with closing(JournalStore.open_single_writer(settings.journal.path, "shop")) as store:
         seal(store, 1)
         assembly.Assembly(settings, store)
@@ -98,13 +91,7 @@ def test_a_lake_is_compared_also_with_a_journal_that_does_not_know_it(tmp_path: 
     ("path", "wrong"), [("hdfs://house/lake", "hdfs:// isn't"), ("s3://lake", "no s3://")]
 )
 async def test_a_run_is_refused_whose_lake_has_no_filesystem(path: str, wrong: str, tmp_path: Path) -> None:
-    settings = Settings(
-        "shop",
-        TableFilter(("a.b",)),
-        SourceSettings("127.0.0.1", "u", 1, server_id=7),
-        JournalSettings(str(tmp_path / "journal")),
-        LakeSettings(path),
-    )
+    settings = settings_of(tmp_path, LakeSettings(path))
     with pytest.raises(Definite, match=f"lake.path: .*{wrong}"):
         await assembly.serve(settings, RecentEvents())
     assert not (tmp_path / "journal").exists()
