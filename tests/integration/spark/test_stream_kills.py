@@ -108,7 +108,7 @@ class House:
 
 
 @pytest.fixture
-def house(
+def make_house(
     tmp_path: Path, mysql: MysqlServer, database: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[SparkCluster | None], House]]:
     """Makes the house with a driver of this cluster, or without one."""
@@ -141,12 +141,14 @@ def stream_while_killing(house: House, kills: int) -> None:
 
 
 @pytest.mark.full
-def test_each_change_arrives_once_whatever_is_killed(house: Callable[[SparkCluster | None], House]) -> None:
-    stream_while_killing(house(None), 2)
+def test_each_change_arrives_once_whatever_is_killed(
+    make_house: Callable[[SparkCluster | None], House],
+) -> None:
+    stream_while_killing(make_house(None), 2)
 
 
 @pytest.mark.full
 def test_each_change_arrives_once_whatever_is_killed_of_a_cluster(
-    spark_cluster: SparkCluster, house: Callable[[SparkCluster | None], House]
+    spark_cluster: SparkCluster, make_house: Callable[[SparkCluster | None], House]
 ) -> None:
-    stream_while_killing(house(spark_cluster), int(os.environ.get("TIDEMARK_STREAM_KILLS", "30")))
+    stream_while_killing(make_house(spark_cluster), int(os.environ.get("TIDEMARK_STREAM_KILLS", "30")))
