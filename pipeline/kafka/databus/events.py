@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pipeline.kafka.avro.avro_schema import avro_schema
 from pipeline.kafka.avro.avro_values import BYTES, REQUIRED, avro_lists, avro_values
 from pipeline.kafka.databus.row_records import (
+    EVENT_RECORD,
     key_records,
     row_records,
     row_schema,
@@ -165,9 +166,8 @@ class AvroEvents:
             {"name": "endOfPeriod", "type": "boolean"},
             {"name": "value", "type": ["null", *values], "default": None},
         ]
-        return json.dumps(
-            {"type": "record", "name": "DatabusEvent", "namespace": "tidemark", "fields": fields}
-        )
+        namespace, _, name = EVENT_RECORD.rpartition(".")
+        return json.dumps({"type": "record", "name": name, "namespace": namespace, "fields": fields})
 
 
 def have_events(rows: pa.RecordBatch) -> pa.BooleanArray:

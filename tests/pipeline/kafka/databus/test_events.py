@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.kafka.databus.events import AvroEvents, JsonEvents
 from pipeline.kafka.databus.row_records import key_schema_text, row_schema_digest, row_schema_text
 from pipeline.kafka.databus.sources import source_id
-from pipeline.schema.table_schema import Column
+from pipeline.schema.table_schema import Column, TableId
 from pipeline.types.column_types import Geometry, Integer
 from tests.pipeline.kafka.databus.windows import Row, batch
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
@@ -83,6 +83,18 @@ def test_a_container_file_has_the_rows_of_all_tables() -> None:
     assert [event["absent"] for event in found[:3]] == [[], ["note", "é"], []]
     assert found[5]["srcId"] == source_id(ITEMS.table)
     assert (found[6]["sequence"], found[6]["srcId"], found[6]["endOfPeriod"]) == (11, -2, True)
+
+
+def test_a_container_file_tells_tables_apart_whose_names_avro_does_not_take() -> None:
+    form, tables = AvroEvents(), [TableId("shop", "订单"), TableId("shop", "用户")]
+    made = [
+        form.rows(batch(of, [("c", 7, values)]), of)
+        for of, values in (
+            (replace(ITEMS, table=tables[0]), (3,)),
+            (replace(ORDERS, table=tables[1]), (1, "a")),
+        )
+    ]
+    assert [event["value"] for event in container(form, *made)] == [{"id": 3}, {"id": 1, "note": "a"}]
 
 
 def test_an_empty_container_file_is_one() -> None:

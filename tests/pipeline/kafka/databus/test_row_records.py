@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal as Exact
 from typing import Any
@@ -91,3 +92,37 @@ def test_the_digest_names_the_text() -> None:
     assert row_schema_digest(TYPED) == hashlib.md5(text.encode(), usedforsecurity=False).digest()
     assert json.loads(text)["name"] == "parts" and json.loads(text)["namespace"] == "shop"
     assert key_schema_text(TableSchema(TYPED.table, TYPED.columns, ())) is None
+
+
+def named(*columns: str, table: TableId = TYPED.table) -> TableSchema:
+    """The last column is the key."""
+    kind = Integer(4, unsigned=False)
+    return TableSchema(table, tuple(Column(name, kind, True) for name in columns), (len(columns) - 1,))
+
+
+def test_no_two_columns_have_one_name() -> None:
+    """Avro's names are letters of ASCII, digits and _."""
+    schema = named("姓名", "a-b", "a_b", "2nd", "__", "电话")
+    values = pa.array([1], pa.int32())
+    rows = pa.RecordBatch.from_arrays([values] * 5 + [pa.array([6], pa.int32())], schema=schema.arrow)
+    [row] = read(row_records(rows, schema), row_schema_text(schema))
+    assert list(row) == ["___2", "a_b_2", "a_b", "_2nd", "__", "___3"] and row["___3"] == 6
+    assert read(key_records(rows, schema), key_schema_text(schema) or "") == [{"___3": 6}]
+
+
+def test_no_two_tables_have_one_name() -> None:
+    alike = [
+        ("shop", "订单"),
+        ("shop", "用户"),
+        ("shop", "a-b"),
+        ("shop", "a_b"),
+        ("shop", "a.b"),
+        ("shop.a", "b"),
+    ]
+    others = [("2shop", "2024_orders"), ("tidemark", "DatabusEvent"), ("shop", "orders")]
+    tables = [TableId(*each) for each in (*alike, *others)]
+    found = [json.loads(row_schema_text(named("id", table=table))) for table in tables]
+    names = [f"{schema['namespace']}.{schema['name']}" for schema in found]
+    assert len(set(names)) == len(names) and names[-1] == "shop.orders" and "shop.a_b" in names
+    assert all(re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*\.)+[A-Za-z_][A-Za-z0-9_]*", name) for name in names)
+    assert "tidemark.DatabusEvent" not in names
