@@ -20,7 +20,7 @@ To start, the manifest's names are listed and the last entry is read. The number
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -413,9 +413,31 @@ class JournalStore(JournalReader):
         return list(self.reported_segments.values())
 
     def _retained(self, segment: int) -> RetainedSegment:
-        entry, size = self._read_entry(segment)
+        """Returns what retention goes by.
+
+        A segment whose entry can't be read is no younger than the next one, and has no later SCN. So it goes with that
+        one. Whoever needs it reports the damage.
+        """
+        readable, entry, size = self._first_readable(segment)
         size += sum(file.bytes for file in entry.files)
+        size = size if readable == segment else self._stored_bytes(segment)
         return RetainedSegment(segment, size, entry.last_scn, entry.sealed_at)
+
+    def _first_readable(self, segment: int) -> tuple[int, Entry, int]:
+        """Returns the first segment from this one on whose entry can be read, and what `_read_entry` does of it."""
+        for readable in range(segment, self._own.last):
+            with suppress(Definite):
+                return readable, *self._read_entry(readable)
+        return self._own.last, *self._read_entry(self._own.last)  # capture needs its checkpoint
+
+    def _stored_bytes(self, segment: int) -> int:
+        """Returns the bytes that are there of a segment's files and of its entry."""
+        files, entry = dict[str, int](), b""
+        with suppress(FileNotFoundError):
+            files = self.files.sizes(self._folder(segment))
+        with suppress(FileNotFoundError):
+            entry = self.files.read(self._entry_name(segment))
+        return sum(files.values()) + len(entry)
 
     def _forget_schemas(self) -> None:
         """Remove a few of the schemas that no segment names any more, if there are any."""

@@ -238,6 +238,38 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     store.close()
 
 
+@pytest.mark.parametrize("damage", [b"", b"\xff", None])
+def test_a_damaged_entry_goes_with_the_others_and_stops_no_capture(
+    store: JournalStore, damage: bytes | None
+) -> None:
+    for number in range(1, 6):
+        seal(store, number)
+    for number in (1, 2, 4):
+        if damage is None:
+            manifest_path(store, number).unlink()
+        else:
+            manifest_path(store, number).write_bytes(damage)
+    store.bytes = stored(store)
+    store._recent.clear()
+    store.consumers.record_progress("lake", 0)
+    assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
+    store.consumers.record_progress("lake", 5)
+    sealed_at = store.entry(3).sealed_at
+    hours = JournalSettings("journal", keep_hours=1)
+    assert store.retain(hours, sealed_at + 3_600_000_000) == Removed(0, 0)
+    assert store.retain(hours, sealed_at + 3_600_000_001).segments == 3
+    assert store.bytes == stored(store)
+    assert store.retain(ALL_OLD, LATER).segments == 1
+    assert store.bytes == stored(store)
+    assert names(store) == [store._view.name(5)]
+    manifest_path(store, 5).write_bytes(b"")
+    seal(store, 6)
+    store._recent.clear()
+    manifest_path(store, 6).write_bytes(b"")
+    with pytest.raises(Definite, match=manifest_path(store, 6).name):
+        store.retain(ALL_OLD, LATER)
+
+
 def test_entries_count_when_the_journal_is_too_large(store: JournalStore) -> None:
     """With a thousand tables an entry has the checkpoint of each, and its segment may have a single row."""
     tables = [replace(ITEMS, table=TableId("shop", f"items{n:04}" + "x" * 50)) for n in range(1000)]
