@@ -146,6 +146,15 @@ class JournalReader:
         """The path of a segment's file within `files.filesystem`."""
         return self.files.path(f"{self._folder(segment)}/{name}")
 
+    def is_whole(self, segment: int, file: File) -> bool:
+        """Returns whether a segment's file is there as it was sealed. Raises Transient if the storage refuses."""
+        with journal_errors(self.files.shown):
+            try:
+                content = self.files.read(f"{self._folder(segment)}/{file.path}")
+            except FileNotFoundError:
+                return False
+        return hashlib.sha256(content).hexdigest() == file.sha256
+
     def path(self, entry: Entry, file: File) -> Path:
         """Where a segment's file is, in a journal on a local disk."""
         return self.directory / self._folder(entry.segment) / file.path

@@ -4,21 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
+from structlog.testing import capture_logs
 
 from actors.journal.reselect_keys import unread_rows_keys
-from actors.journal.store import JournalStore
+from actors.journal.store import JournalReader, JournalStore
 from pipeline.config.column_protection import UNPROTECTED
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import Append, ChangePart
 from pipeline.messages.row_images import TableChanges
-from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.types.column_types import Decimal, Integer
 from tests.actors.segments import COMMIT_TIME, ITEMS, part, position
 from tests.pipeline.builders import lacks
 
 KIND = Integer(8, unsigned=False)
+LOST = "keys of rows to read again are lost: the table is read again"
 WIDE = TableSchema(ITEMS.table, (*ITEMS.columns, Column("more", KIND, nullable=True)), key=(0,))
 
 
@@ -85,3 +88,48 @@ def test_keys_that_the_schema_has_no_room_for_are_unavailable(tmp_path: Path) ->
         altered = replace(entry.checkpoint, schemas={WIDE.table: narrow})
         assert (keys_of(store, entry, altered) is not None) == room
     store.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"\0" * 400])
+def test_keys_in_a_damaged_file_are_lost_for_their_table_alone(tmp_path: Path, content: bytes | None) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    first, last = (sealed(store, number, 10 * number, mark=10) for number in (1, 2))
+    other = replace(WIDE, table=TableId("shop", "others"))
+    known = replace(
+        last.checkpoint,
+        schemas={WIDE.table: WIDE, other.table: other},
+        unread={WIDE.table: 10, other.table: 10},
+    )
+    path = store.path(first, first.files[0])
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with capture_logs() as logged:
+        found = unread_rows_keys(store, last, known)
+    assert found[WIDE.table] is None
+    assert found[other.table] is not None
+    assert [(each["event"], each["table"]) for each in logged] == [(LOST, str(WIDE.table))]
+    assert keys_of(store, last, replace(last.checkpoint, unread={WIDE.table: 20})) == [20]
+    store.close()
+
+
+def test_keys_before_a_damaged_entry_are_lost_for_the_tables_that_need_it(tmp_path: Path) -> None:
+    store = JournalStore.open_single_writer(tmp_path, "shop")
+    _, _, last = (sealed(store, number, 10 * number, mark=10) for number in (1, 2, 3))
+    store.close()
+    other = replace(WIDE, table=TableId("shop", "others"))
+    (path,) = (tmp_path / "manifest").glob("000000000002-*")
+    path.write_bytes(b"")
+    known = replace(
+        last.checkpoint,
+        schemas={WIDE.table: WIDE, other.table: other},
+        unread={other.table: 10, WIDE.table: 30},
+    )
+    with capture_logs() as logged:
+        found = unread_rows_keys(JournalReader(tmp_path), last, known)
+    keys = found[WIDE.table]
+    assert keys is not None
+    assert keys.column(0).to_pylist() == [30]
+    assert found[other.table] is None
+    assert [(each["event"], each["table"]) for each in logged] == [(LOST, str(other.table))]
