@@ -53,7 +53,7 @@ from pipeline.messages import chunks, topology
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot import chunk_queries, key_literals, row_filter_sql
+from pipeline.snapshot import chunk_queries, key_literals
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.watermark import High
 from pipeline.source import result_set
@@ -525,13 +525,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
         schema = order.schema
         roundings = await table_plan.ask_roundings(source, schema)
         keys = key_literals.bound_keys(schema, order.keys)
-        wanted = row_filter_sql.keys_condition(schema, keys, roundings)
         batches: list[pa.RecordBatch] = []
         size = 0
-        async with source.select(chunk_queries.select_where(schema, wanted)) as result:
-            while (read := await self._next(result, schema)) is not None:
-                batches.append(read[0])
-                size += read[1].size
+        for statement in chunk_queries.select_by_keys(schema, keys, roundings):
+            async with source.select(statement) as result:
+                while (read := await self._next(result, schema)) is not None:
+                    batches.append(read[0])
+                    size += read[1].size
         return await _join(schema, batches), None, size
 
     async def _next(

@@ -79,7 +79,8 @@ all changes. They never go straight into the mirror, the table that has each row
 **Rows that are read again** by their keys are a chunk of exactly these keys, and the proof is the same. The order
 (`ReadByKeys`) is one to re-read rows, `ReselectRows`, or to repair them, `RepairRows`. Of the log only their keys
 matter. The server's collation may return a row with other bytes for one of them. That isn't the row: it got this key by
-a change, which the stream has.
+a change, which the stream has. S may be several SELECTs between L and H, each of some of the keys. The proof is about
+one row, so it holds with the S of that row's key.
 
 **The last change of a key** suffices while L isn't known. Suppose that S didn't see a T that changed the row. A later
 change of this row found T's in the row. So S didn't see the last one either, by 2 it isn't in L, and its key is in K.

@@ -16,20 +16,26 @@ chunk's end is found first, by the index alone (`select_boundary`), and the cond
 Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Index Hints", "LIMIT Query Optimization".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
+from pipeline.snapshot.row_filter_sql import keys_condition
 from pipeline.source.parameters import Fragment, comparison, key_storage
 from pipeline.source.result_set import LocatedRows
+from pipeline.source.rounding import Roundings
 from pipeline.source.statement import Statement, quote_name, quoted_table
 from pipeline.types.column_types import ColumnType, Double, Enum, Float, Integer, Set
 
 NO_CONDITION: Final[Fragment] = ("", ())
 
 _TURNED: Final = {"<": ">", "<=": ">=", "=": "=", ">": "<", ">=": "<="}
+
+# The most bytes of a statement for several keys. A server refuses one beyond its max_allowed_packet, which is 4 MiB by
+# default before MySQL 8.0, and often set to 1 MiB.
+_MOST_BYTES: Final = 512 << 10
 
 # How many columns EXPLAIN has since MySQL 5.7.
 _COLUMNS_OF_EXPLAIN: Final = 12
@@ -85,6 +91,17 @@ def select_where(schema: TableSchema, where: Fragment) -> Statement:
     """The rows that satisfy a condition, all columns in the table's order."""
     columns = ", ".join(quote_name(column.name) for column in schema.columns)
     return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)} WHERE {where[0]}", where[1])  # noqa: S608 - quoted names
+
+
+def select_by_keys(schema: TableSchema, keys: Sequence[Key], roundings: Roundings) -> Iterator[Statement]:
+    """Yields queries for the rows with these primary keys, as many as keep each small enough for a server."""
+    statement = select_where(schema, keys_condition(schema, keys, roundings))
+    if len(keys) == 1 or statement.size <= _MOST_BYTES:
+        yield statement
+        return
+    half = len(keys) // 2
+    for some in (keys[:half], keys[half:]):
+        yield from select_by_keys(schema, some, roundings)
 
 
 def select_boundary(

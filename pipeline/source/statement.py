@@ -30,6 +30,11 @@ class Statement:
         """The text as a prepared statement has it, with a question mark in each value's place."""
         return self.sql % (("?",) * len(self.parameters))
 
+    @property
+    def size(self) -> int:
+        """Returns the bytes of the text and of the values together, as they are sent."""
+        return len(self.marked.encode()) + len(encoded(self.parameters))
+
 
 # The types of bound values (enum_field_types), each with the flag that says whether it's unsigned.
 _BIGINT: Final = b"\x08\x00"

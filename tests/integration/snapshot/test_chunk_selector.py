@@ -179,6 +179,29 @@ def test_large_rows_end_a_chunk_before_they_take_the_memory(mysql_factory: Mysql
     assert told["taken"] < 320 << 20
 
 
+@pytest.mark.parametrize("kind", [ReselectRows, RepairRows])
+async def test_more_keys_than_a_packet_has_room_for_are_read(
+    mysql_factory: MysqlFactory, kind: type[ReselectRows | RepairRows]
+) -> None:
+    """A server with a small max_allowed_packet refuses a statement with all of them."""
+    server = mysql_factory({**GTIDS, "max_allowed_packet": "1M"})
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a VARCHAR(750) PRIMARY KEY, b INT)")
+    keys = [f"{number:04}" + "x" * 700 for number in range(2000)]
+    for first in range(0, len(keys), 500):
+        rows = ", ".join(f"('{key}', 1)" for key in keys[first : first + 500 : 2])
+        server.sql(f"INSERT INTO d.t VALUES {rows}")
+    async with bench(server, "d") as running:
+        plan = await running.plan(TableId("d", "t"))
+        named = pa.RecordBatch.from_arrays([pa.array(keys)], schema=pa.schema([plan.schema.arrow.field(0)]))
+        chunk, tokens = ChunkId("s1", TableId("d", "t"), 1), key_tokens(named, [0])
+        reread = ReselectRows(chunk, plan.schema, named, tokens, 1, GtidSet())
+        repair = RepairRows(chunk, plan.schema, named, tokens, False, GtidSet())
+        await running.order(reread if kind is ReselectRows else repair)
+        answer = await running.answer()
+    assert isinstance(answer, ChunkRead), answer
+    assert sorted(answer.rows.column("a").to_pylist()) == keys[::2]
+
+
 async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
     mysql: MysqlServer, database: str
 ) -> None:

@@ -15,6 +15,7 @@ from pipeline.snapshot.chunk_queries import (
     last_key,
     last_through,
     select_boundary,
+    select_by_keys,
     select_chunk,
 )
 from pipeline.source.statement import Statement
@@ -128,3 +129,16 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
                 assert found == rows[i + 1 : min(through, last) + 1][-1:]
                 assert ask(first_after(schema, walk, bound[:2], rows[i])) == rows[through + 1 : i + 1][:1]
         lite.close()
+
+
+def test_keys_come_in_as_few_statements_as_a_server_takes() -> None:
+    schema, packet = table(Text("utf8mb4"), INT), 1 << 20
+    few: list[Key] = [("x", number) for number in range(1000)]
+    many: list[Key] = [("\u00e4" * 700, number) for number in range(1000)]
+    [whole] = select_by_keys(schema, few, ())
+    assert whole.parameters == tuple(part for key in few for part in key)
+    several = list(select_by_keys(schema, many, ()))
+    assert [part for each in several for part in each.parameters] == [part for key in many for part in key]
+    assert all(each.size < packet for each in several)
+    assert 2 <= len(several) <= 4
+    assert len(list(select_by_keys(schema, [("x" * packet, 1)], ()))) == 1
