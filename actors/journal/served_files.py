@@ -19,18 +19,17 @@ from urllib.parse import urlencode
 import pyarrow as pa
 from pyarrow import fs
 
-from actors.journal.service_connection import ask_service
+from actors.journal.service_connection import TRANSIENT_STATUSES, ask_service
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import CONSUMERS
 
 TOKEN: Final = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
 
-# When to ask again whoever is asked too often (s), and for how long.
+# When to ask again (s), and for how long.
 ASK_AGAIN_S: Final = 1.0
 AGAIN_WITHIN_S: Final = 60.0
 
 _ANSWERS_WITHIN_S: Final = 60.0
-_WAIT: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class ServedFiles:
@@ -132,7 +131,7 @@ class ServedFiles:
         until = time.monotonic() + AGAIN_WITHIN_S
         while True:
             answer, body = self._ask(f"{path}?{urlencode(asked)}", headers)
-            if answer.status not in _WAIT or time.monotonic() > until:
+            if answer.status not in TRANSIENT_STATUSES or time.monotonic() > until:
                 break
             time.sleep(ASK_AGAIN_S)
         self._check(answer, body, asked)
@@ -152,7 +151,7 @@ class ServedFiles:
         if status == HTTPStatus.NOT_FOUND and "name" in asked:
             raise FileNotFoundError(f"{self.shown} has no file {asked['name']}")
         said = f"the service at {self.shown} answers {status}: {_error_of(body)}"
-        if status in _WAIT:
+        if status in TRANSIENT_STATUSES:
             raise Transient(said)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             said += f"; set {TOKEN} to the token for reading, in the driver and in the executors"

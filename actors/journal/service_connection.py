@@ -11,6 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from os import PathLike
 from ssl import SSLContext
@@ -22,7 +23,18 @@ from urllib.parse import urlsplit
 
 from pipeline.errors import Definite
 
-__all__ = ["Trust", "ask_service", "request_service"]
+__all__ = ["TRANSIENT_STATUSES", "Trust", "ask_service", "request_service"]
+
+# After these the same request may succeed: it is asked too often, or the service is starting, or a proxy doesn't reach
+# it, as while it restarts.
+TRANSIENT_STATUSES: Final = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
 
 # A file of certificates (PEM) to trust, or a context of one's own; None: those that the machine trusts.
 Trust = SSLContext | str | PathLike[str] | None

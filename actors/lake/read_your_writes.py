@@ -17,7 +17,7 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from actors.journal.service_connection import Trust, ask_service
+from actors.journal.service_connection import TRANSIENT_STATUSES, Trust, ask_service
 from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through
@@ -55,16 +55,15 @@ def wait_until_applied(
         told, body = ask_service(
             service, f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S, token, tls
         )
-        answer: dict[str, Any] = json.loads(body)
+        answer: Any = json.loads(body)
     except (OSError, HTTPException, ValueError) as error:
         raise NotApplied(f"{service} doesn't answer ({error})") from error
-    match told.status:
-        case HTTPStatus.OK:
-            return answer
-        case HTTPStatus.GATEWAY_TIMEOUT | HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.TOO_MANY_REQUESTS:
-            raise NotApplied(f"{gtid_set} hasn't been applied: {answer['error']}")
-        case _:
-            raise Definite(f"{gtid_set} can't be waited for: {answer.get('error', told.status)}")
+    said = answer.get("error", told.status) if isinstance(answer, dict) else told.status
+    if told.status in TRANSIENT_STATUSES:
+        raise NotApplied(f"{gtid_set} hasn't been applied: {said}")
+    if told.status != HTTPStatus.OK or not isinstance(answer, dict):
+        raise Definite(f"{gtid_set} can't be waited for: {said}")
+    return answer
 
 
 class Written:

@@ -26,7 +26,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
-from actors.journal.service_connection import Trust, request_service
+from actors.journal.service_connection import TRANSIENT_STATUSES, Trust, request_service
 from pipeline.errors import Definite, Transient
 
 __all__ = ["ChangeBatch", "ChangesGone", "ChangesInterrupted", "changes"]
@@ -129,7 +129,7 @@ def _check_answer(answer: HTTPResponse) -> None:
         said = f"it answers {status}"
     if status == HTTPStatus.GONE:
         raise ChangesGone(said)
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+    if status in TRANSIENT_STATUSES:
         raise ChangesInterrupted(said)
     raise Definite(said)
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.connections import ConnectionLimits
-from actors.journal import service_connection
+from actors.journal import served_files, service_connection
+from actors.journal.served_files import ServedFiles
 from actors.journal.service_connection import Trust, ask_service, request_service
 from actors.lake.read_your_writes import NotApplied, wait_until_applied
 from pipeline.config.settings import HttpSettings, HttpTlsSettings, Secret
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through
 from tests.actors.http.served_actors import Bench, served
 from tests.pipeline.builders import gtids
@@ -90,6 +92,30 @@ async def test_who_waits_for_transactions_trusts_what_it_names(tmp_path: Path) -
             await asyncio.to_thread(wait, None)
         with pytest.raises(Definite, match=r"tls: .* has no certificates in PEM"):
             await asyncio.to_thread(wait, tmp_path / "http.json")
+
+
+@pytest.mark.parametrize("status", [b"502 Bad Gateway", b"504 Gateway Time-out"])
+@pytest.mark.parametrize("body", [b"<html></html>", b'{"message": "no healthy upstream"}', b"[]"])
+async def test_a_service_that_a_proxy_does_not_reach_may_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch, status: bytes, body: bytes
+) -> None:
+    """As while it restarts. Whoever takes that for a refusal ends."""
+    monkeypatch.setattr(served_files, "AGAIN_WITHIN_S", 0.0)
+
+    async def answer(request: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        await request.readuntil(b"\r\n\r\n")
+        to.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+        await to.drain()
+        to.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as proxy:
+        url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        with pytest.raises(ChangesInterrupted):
+            await asyncio.to_thread(lambda: list(changes(url)))
+        with pytest.raises(Transient, match=f"the service at {url} answers 50"):
+            await asyncio.to_thread(lambda: ServedFiles(url).listed("manifest"))
+        with pytest.raises(NotApplied):
+            await asyncio.to_thread(lambda: wait_until_applied(url, ABSENT))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
