@@ -238,14 +238,17 @@ class SegmentPlanner:
                 continue
             entry = self._entry(segment)
             self._note(entry)
-            choice = choice_of(begins, self._options.through, entry)
+            choice, restarted = (
+                choice_of(begins, self._options.through, entry),
+                self._restarted(entry, begins),
+            )
             if begins is not None and is_through(entry, begins):
                 begins = None
             paths = {
                 file.path: self._journal.file(segment, file.path)
                 for file in change_files(entry, self._columns.own)
             }
-            yield plan_segment(entry, self._columns, self._renamed, paths, choice, self._restarted(entry))
+            yield plan_segment(entry, self._columns, self._renamed, paths, choice, restarted)
 
     def _follow(self, after: int) -> None:
         """Notes what statements did to columns between a segment and the one that the columns are of."""
@@ -260,13 +263,16 @@ class SegmentPlanner:
             self._renamed += renamed_columns(entry, self._options.tables)
             self._followed = entry.segment
 
-    def _restarted(self, entry: Entry) -> tuple[TableId, ...]:
-        """Returns the stream's tables that begin again in a segment, unless the user knows of it."""
+    def _restarted(self, entry: Entry, begins: int | GtidSet | None) -> tuple[TableId, ...]:
+        """Returns the stream's tables that begin again in a segment, unless the user knows of it.
+
+        `begins`: the place that the stream began with, if the segment may have rows of before it.
+        """
         before, self._before = self._entry_before(entry), entry
         if entry.segment <= self._options.restarted_through:
             return ()
-        if before is None and self._begun == entry.segment - 1:
-            return ()  # a new stream lacks nothing
+        if before is None and begins is None and self._begun == entry.segment - 1:
+            return ()  # whoever begins with the journal lacks nothing; at a place one may have read the lake up to it
         return notices_of(before, entry, self._options.tables, {}).restarted
 
     def _entry_before(self, entry: Entry) -> Entry | None:

@@ -330,6 +330,14 @@ def test_a_table_that_begins_again_ends_the_stream_until_the_user_knows(house: H
     assert late.end(late.begin(), NO_LIMIT) == house.at(4, 2)
     with pytest.raises(TableRestarted):
         house.planner().end(house.at(2), NO_LIMIT)
+    # Who has read the lake up to there, and begins after that, has rows that aren't right any more.
+    continued = house.planner(begins=house.history.store.entry(3).first_scn)
+    begin = continued.begin()
+    assert begin.segment == 2
+    with pytest.raises(TableRestarted, match="begins again in segment 3"):
+        continued.end(begin, NO_LIMIT)
+    with pytest.raises(TableRestarted, match="begins again in segment 3"):
+        house.planner().tasks(begin, replace(house.at(4), batch=begin.batch))
     # A statement that emptied the table is a row of it.
     house.history.restart(house.orders, ORDERS, Ready)
     house.seal()
