@@ -69,6 +69,9 @@ def load_columns(journal: JournalReader, options: SourceOptions, at: int | None 
             Mistake("journal", f"{shown} has no segment yet", "wait until the service has sealed one")
         )
     if not journal.consumers.first() <= at <= last:
+        if at != options.columns_at:
+            wrong = f"load() has taken the columns of segment {at}, which {shown} doesn't have"
+            raise WrongOption(Mistake("journal", wrong, "call load() again for each query"))
         there = f"give one from {journal.consumers.first()} through {last}, or leave it out"
         raise WrongOption(Mistake("schemaSegment", f"{shown} doesn't have segment {at}", there))
     schemas = journal.entry(at).stored_schemas

@@ -358,6 +358,11 @@ def test_segments_that_retention_removed_are_named(house: House) -> None:
         WrongOption, match=r"schemaSegment: .* doesn't have segment 2; give one from 4 through 6"
     ):
         house.planner(columns_at=2)
+    # A program that called load() once, and begins a query now and then, has named no segment.
+    with pytest.raises(
+        WrongOption, match=r"columns of segment 2, which .* doesn't have; call load\(\) again"
+    ):
+        house.planner(loaded=2)
 
 
 def test_the_journal_keeps_segments_for_a_stream_that_has_a_name(house: House) -> None:
