@@ -1,6 +1,6 @@
 """A file of a segment: Parquet, digested while it's written, so that none of it has to stay in memory.
 
-Whoever reads it reads a part at a time.
+Whoever reads it reads a part at a time (`actors.journal.batch_sizes`).
 """
 
 import hashlib
@@ -52,13 +52,6 @@ def _write(table: SegmentTable, size: int, stream: pa.NativeFile) -> None:
         write_statistics=table.stated,
         write_batch_size=_batch(size // table.rows.num_rows),
     )
-
-
-def rows_at_once(parquet: pq.ParquetFile, most: int, most_bytes: int) -> int:
-    """Returns how many rows of a file to read at once: at most so many, and of about so many bytes."""
-    metadata = parquet.metadata
-    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(max(1, min(most, most_bytes * max(1, metadata.num_rows) // max(1, size))))
 
 
 def _batch(row_bytes: int) -> int:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from actors.journal.segment_file import rows_at_once
+from actors.journal.batch_sizes import rows_at_once
 from actors.journal.store import JournalReader
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk

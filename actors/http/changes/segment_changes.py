@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from actors.http.changes.shared_segments import SharedSegments
+from actors.journal.batch_sizes import rows_at_once
 from actors.journal.files import journal_errors
-from actors.journal.segment_file import rows_at_once
 from actors.journal.store import JournalReader
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet

@@ -12,14 +12,17 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from actors.journal.batch_sizes import rows_at_once
 from actors.journal.files import journal_errors, open_files
 from pipeline.errors import Definite
 from pipeline.journal.changes.row_choice import CHOSEN_BY, choose_rows
 from pipeline.lake.stream.change_file import ChangeFile
 from pipeline.lake.stream.table_rows import read_columns, shape_rows
 
-# How many rows Spark gets at once, at most. Rows of small files come together.
+# How many rows Spark gets at once, at most, and about how many bytes. Rows of small files come together. A column of
+# texts has room for 2 GiB, and few compressed bytes may have more.
 ROWS_TOGETHER: Final = 1 << 16
+BYTES_TOGETHER: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,15 @@ class FileRows:
         """Returns the rows of these files, in their order. Raises Definite if one is gone or damaged."""
         place = open_files(self.journal)
         gathered: list[pa.RecordBatch] = []
-        count = 0
+        count, size = 0, 0
         for file in files:
             for rows in self._of(place.filesystem, place.shown, file):
-                if gathered and count + rows.num_rows > ROWS_TOGETHER:
+                own = rows.nbytes
+                if gathered and (count + rows.num_rows > ROWS_TOGETHER or size + own > BYTES_TOGETHER):
                     yield _one(gathered)
-                    gathered, count = [], 0
+                    gathered, count, size = [], 0, 0
                 gathered.append(rows)
-                count += rows.num_rows
+                count, size = count + rows.num_rows, size + own
         if gathered:
             yield _one(gathered)
 
@@ -50,8 +54,9 @@ class FileRows:
             parquet = pq.ParquetFile(opened)
             names = read_columns(parquet.schema_arrow, self.wanted, file.table, several=self.several)
             wanted = [*dict.fromkeys((*names, *(CHOSEN_BY if file.choice else ())))]
+            together = rows_at_once(parquet, ROWS_TOGETHER, BYTES_TOGETHER)
             # The other core has a task of its own.
-            for rows in parquet.iter_batches(ROWS_TOGETHER, columns=wanted, use_threads=False):
+            for rows in parquet.iter_batches(together, columns=wanted, use_threads=False):
                 chosen = choose_rows(rows, file.choice) if file.choice else rows
                 yield shape_rows(chosen, self.wanted, file.table, several=self.several)
 

@@ -32,11 +32,13 @@ def seal(history: History, table: Table, *ids: int) -> ChangeFile:
     """Seals a transaction for each of these rows."""
     for id_ in ids:
         history.transaction((table, "c", (id_, "n")))
+    return sealed(history)
+
+
+def sealed(history: History) -> ChangeFile:
     segment = history.seal()
     (file,) = history.store.entry(segment).files
-    return ChangeFile(
-        history.store.file(segment, file.path), segment, table.schema.table, file.rows, file.bytes
-    )
+    return ChangeFile(history.store.file(segment, file.path), segment, file.table, file.rows, file.bytes)
 
 
 def reading(history: History, wanted: pa.Schema = WANTED) -> FileRows:
@@ -61,6 +63,24 @@ def test_rows_come_in_their_order_and_of_small_files_together(
     assert batches[0].schema == WANTED
     assert batches[0].column("flag").null_count == 6
     assert list(reading(history).read([])) == []
+
+
+def test_large_rows_come_a_few_at_a_time(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they are in one file or in many: of equal bytes few have room for gigabytes in a file."""
+    monkeypatch.setattr(file_rows, "BYTES_TOGETHER", 100_000)
+    table, wanted = history.table(ORDERS), pa.schema([("id", pa.int64()), ("note", pa.string())])
+    for id_ in range(20):
+        history.transaction((table, "c", (id_, "x" * 30_000)))
+    files = [seal(history, table, 20), *(large(history, table, id_) for id_ in range(21, 30))]
+    assert max(file.bytes for file in files) < 20_000
+    batches = list(reading(history, wanted).read(files))
+    assert [id_ for batch in batches for id_ in batch.column("id").to_pylist()] == list(range(30))
+    assert len(batches) > 8 and max(batch.nbytes for batch in batches) <= 130_000
+
+
+def large(history: History, table: Table, id_: int) -> ChangeFile:
+    history.transaction((table, "c", (id_, "x" * 30_000)))
+    return sealed(history)
 
 
 def test_only_chosen_rows_are_read_by_columns_that_the_stream_need_not_have(history: History) -> None:
