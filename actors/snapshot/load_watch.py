@@ -15,7 +15,7 @@ from actors.source.connection import KeptSource
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
 from pipeline.messages.chunks import SourceOverloaded, SourceRecovered
-from pipeline.source.throttle import UNBOUNDED, Debt, Load, SourceLimits, pay_debt, reached_limit
+from pipeline.source.throttle import UNBOUNDED, Debt, Load, SourceLimits, owe_more, pay_debt, reached_limit
 
 log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class SourceWatch:
         self._source = KeptSource()
         self._load = Load()
         self._debt = Debt(0, monotonic())
-        # What the last chunk of a snapshot with a rate of its own may read, and the debt of all such chunks.
+        # What the last chunk of a snapshot with a rate of its own may read, and what all such chunks owe at that rate.
         self._own_bounds = UNBOUNDED
         self._own_debt = Debt(0, monotonic())
         self._orders = 0
@@ -58,8 +58,9 @@ class SourceWatch:
         self._orders -= 1
         self._debt = replace(self._debt, rows=self._debt.rows + rows)
         if rows_per_s:
-            self._own_bounds = SourceLimits(rows_per_s)
-            self._own_debt = replace(self._own_debt, rows=self._own_debt.rows + rows)
+            self._own_bounds, self._own_debt = owe_more(
+                self._own_bounds, self._own_debt, rows, rows_per_s, monotonic()
+            )
         self._happened.set()
 
     def waits(self, order: str, reason: str | None) -> None:

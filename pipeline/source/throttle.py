@@ -61,6 +61,17 @@ def pay_debt(bounds: SourceLimits, debt: Debt, now: float) -> Debt:
     return Debt(max(least, debt.rows - bounds.rows_per_s * (now - debt.at)), now)
 
 
+def owe_more(
+    bounds: SourceLimits, debt: Debt, rows: int, rows_per_s: int, now: float
+) -> tuple[SourceLimits, Debt]:
+    """Returns the rate and the debt after so many more rows, which have this rate. What was owed takes as long as
+    before: rows of a fast snapshot aren't paid at the rate of a slow one.
+    """
+    owed = pay_debt(bounds, debt, now)
+    owed_s = owed.rows / bounds.rows_per_s if bounds.rows_per_s else 0.0
+    return SourceLimits(rows_per_s), Debt(owed_s * rows_per_s + rows, now)
+
+
 def reached_limit(bounds: SourceLimits, load: Load, debt: Debt, *, strained: bool) -> str | None:
     """Why the source has enough to do, or None if it hasn't; `strained`: whether it had a moment ago."""
     share = EASED_AT if strained else 1.0

@@ -108,6 +108,20 @@ async def test_a_snapshot_may_have_a_rate_of_its_own() -> None:
         watching.cancel()
 
 
+async def test_rows_of_a_fast_snapshot_are_not_paid_at_the_rate_of_a_slow_one() -> None:
+    watch = SourceWatch(ServerSettings("127.0.0.1", "never_asked"), SourceLimits())
+    reported: asyncio.Queue[SourceOverloaded | SourceRecovered] = asyncio.Queue()
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch.run(reported.put))
+        for rows, rows_per_s in ((25_000, 100_000), (1, 10)):
+            watch.ordered()
+            watch.carried_out(rows, rows_per_s)
+        async with asyncio.timeout(WITHIN_S):  # 25,000 rows at ten a second take longer than half an hour
+            assert isinstance(await reported.get(), SourceOverloaded)
+            assert await reported.get() == SourceRecovered()
+        watching.cancel()
+
+
 async def test_an_overloaded_source_that_is_not_ready_either_is_reported_once_more() -> None:
     """Otherwise the stream would stay paused for chunks that wait for hours."""
     watch = SourceWatch(ServerSettings("127.0.0.1", "never_asked"), SourceLimits(rows_per_s=1))

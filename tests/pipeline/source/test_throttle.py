@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.source.throttle import Debt, Load, SourceLimits, pay_debt, reached_limit
+from pipeline.source.throttle import UNBOUNDED, Debt, Load, SourceLimits, owe_more, pay_debt, reached_limit
 
 NONE = Debt(0, 0)
 
@@ -58,3 +58,31 @@ def test_over_a_long_time_the_rate_holds(rate: int, chunks: list[tuple[float, in
         if reached_limit(bounds, Load(), debt, strained=False) is None:
             debt, read, last = Debt(debt.rows + rows, debt.at), read + rows, rows
     assert read - last <= rate * (debt.at + 1) + 1e-6
+
+
+def test_what_is_owed_takes_as_long_at_another_rate() -> None:
+    bounds, debt = owe_more(UNBOUNDED, NONE, 25_000, 100_000, 5.0)
+    assert (bounds.rows_per_s, debt) == (100_000, Debt(25_000, 5.0))
+    bounds, debt = owe_more(bounds, debt, 3, 10, 5.1)
+    assert reached_limit(bounds, Load(), pay_debt(bounds, debt, 5.5), strained=True) is not None
+    assert reached_limit(bounds, Load(), pay_debt(bounds, debt, 5.6), strained=True) is None
+    bounds, debt = owe_more(bounds, pay_debt(bounds, debt, 60.0), 150_000, 100_000, 60.0)
+    assert debt.rows == 50_000, "a second is saved up, at whichever rate"
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 5), st.integers(0, 3000), st.sampled_from([1, 10, 1000])),
+        min_size=1,
+        max_size=50,
+    )
+)
+def test_over_a_long_time_each_row_takes_its_time(chunks: list[tuple[float, int, int]]) -> None:
+    bounds, debt, read_s, last_s = UNBOUNDED, NONE, 0.0, 0.0
+    for after, rows, rate in chunks:
+        now = debt.at + after
+        debt = pay_debt(bounds, debt, now)
+        if reached_limit(bounds, Load(), debt, strained=False) is None:
+            bounds, debt = owe_more(bounds, debt, rows, rate, now)
+            read_s, last_s = read_s + rows / rate, rows / rate
+    assert read_s - last_s <= debt.at + 1 + 1e-6
