@@ -24,6 +24,7 @@ from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import (
     ORDERED_BY,
     CutRows,
+    LaneBatch,
     OrderedRows,
     cut_transactions,
     merge_lanes,
@@ -214,8 +215,8 @@ class SegmentChanges:
 
     def _lane(
         self, segment: int, schema: TableSchema, files: list[File], choice: RowChoice
-    ) -> Iterator[pa.RecordBatch]:
-        wanted = changes_schema(schema)
+    ) -> Iterator[LaneBatch]:
+        wanted, left = changes_schema(schema), sum(file.rows for file in files)
         for file in files:
             path = self._journal.file(segment, file.path)
             with (
@@ -226,10 +227,11 @@ class SegmentChanges:
                 parquet = pq.ParquetFile(opened, pre_buffer=False)
                 together = rows_at_once(parquet, READ_ROWS, READ_ROWS_BYTES)
                 for rows in parquet.iter_batches(together, columns=wanted.names, use_threads=False):
+                    left -= rows.num_rows
                     chosen = _cast(choose_rows(rows, choice) if choice else rows, wanted)
-                    yield (
-                        chosen if self._keys is None else chosen.filter(pa.array(self._keys(chosen, schema)))
-                    )
+                    if self._keys is not None:
+                        chosen = chosen.filter(pa.array(self._keys(chosen, schema)))
+                    yield LaneBatch(chosen, is_last=not left)
 
 
 def retained_range(journal: JournalReader) -> RetainedRange:

@@ -1,8 +1,8 @@
 """The rows of a segment's files in the order of commits, and where they may be cut.
 
 A *lane* is the files of one table version, one after the other: its rows are in the order of the stream. The lanes are
-merged in columns. Each step takes of every lane what comes before the least of the lanes' ends. So no more than one
-batch of each lane is in memory, and no row becomes a Python object.
+merged in columns. Each step takes of every lane what comes before the least end of a batch after which its lane has
+more. So no more than one batch of each lane is in memory, and no row becomes a Python object.
 
 A cut is between transactions. Only a transaction that is larger than a batch comes in several pieces. Rows keep no part
 that has none of them, so that a piece's batches go with it.
@@ -22,6 +22,14 @@ from pipeline.types.buffers import Longs
 
 # What the order depends on.
 ORDERED_BY: Final = ("__op", "__scn", "__ordinal")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneBatch:
+    """Rows of a lane that follow each other. `is_last`: the lane has no more."""
+
+    rows: pa.RecordBatch
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,8 @@ class OrderedRows:
 
     def between(self, begin: int, end: int) -> "OrderedRows":
         """Returns these of the rows, without the parts that have none of them."""
+        if begin == 0 and end == len(self):
+            return self
         order, scn = self.order[begin:end], self.scn[begin:end]
         sizes = np.array([part.rows.num_rows for part in self.parts], np.int64)
         part_of = np.searchsorted(np.cumsum(sizes), order, "right")
@@ -84,18 +94,18 @@ class CutRows:
     complete: int | None
 
 
-def merge_lanes(lanes: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[OrderedRows]:
+def merge_lanes(lanes: Sequence[Iterator[LaneBatch]]) -> Iterator[OrderedRows]:
     """Returns the rows of all lanes, which have the columns ORDERED_BY, in the order of commits."""
     heads: dict[int, _Head] = {}
     while True:
         for lane, batches in enumerate(lanes):
             if lane not in heads:
-                rows = next((rows for rows in batches if rows.num_rows), None)
-                if rows is not None:
-                    heads[lane] = _Head(rows)
+                batch = next((batch for batch in batches if batch.rows.num_rows), None)
+                if batch is not None:
+                    heads[lane] = _Head(batch)
         if not heads:
             return
-        until = min(head.last for head in heads.values())
+        until = min((head.last for head in heads.values() if not head.is_last), default=None)
         yield _merged({lane: head.pop(until) for lane, head in heads.items()})
         heads = {lane: head for lane, head in heads.items() if head.left}
 
@@ -201,8 +211,9 @@ def _pieces(rows: OrderedRows, most: int) -> Iterator[CutRows]:
 class _Head:
     """What is in hand of a lane. A snapshot's rows come after the changes through their SCN."""
 
-    def __init__(self, rows: pa.RecordBatch) -> None:
-        self._rows = rows
+    def __init__(self, batch: LaneBatch) -> None:
+        self.is_last: Final = batch.is_last
+        self._rows = rows = batch.rows
         scn = rows.column("__scn").to_numpy()
         is_read = pc.equal(rows.column("__op"), "r").to_numpy(zero_copy_only=False)
         self._stage: Longs = 2 * scn + is_read
@@ -218,11 +229,14 @@ class _Head:
     def left(self) -> bool:
         return self._at < len(self._stage)
 
-    def pop(self, until: tuple[int, int]) -> tuple[pa.RecordBatch, Longs, Longs]:
-        stage, ordinal = until
-        begin = int(np.searchsorted(self._stage, stage))
-        end = int(np.searchsorted(self._stage, stage, "right"))
-        end = begin + int(np.searchsorted(self._ordinal[begin:end], ordinal, "right"))
+    def pop(self, until: tuple[int, int] | None) -> tuple[pa.RecordBatch, Longs, Longs]:
+        """Returns what is left through this stage and ordinal, all of it without any."""
+        end = len(self._stage)
+        if until is not None:
+            stage, ordinal = until
+            begin = int(np.searchsorted(self._stage, stage))
+            end = int(np.searchsorted(self._stage, stage, "right"))
+            end = begin + int(np.searchsorted(self._ordinal[begin:end], ordinal, "right"))
         first, self._at = self._at, max(self._at, end)
         rows = self._rows.slice(first, self._at - first)
         return rows, self._stage[first : self._at], self._ordinal[first : self._at]

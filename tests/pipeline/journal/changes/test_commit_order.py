@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import chunk_table
-from pipeline.journal.changes.commit_order import CutRows, OrderedRows, cut_transactions, merge_lanes
+from pipeline.journal.changes.commit_order import (
+    CutRows,
+    LaneBatch,
+    OrderedRows,
+    cut_transactions,
+    merge_lanes,
+)
 from pipeline.messages.journal import ChunkPart
 from pipeline.snapshot.snapshot import ChunkId
 from tests.pipeline.builders import ORDERS, place
@@ -31,19 +37,18 @@ def segments(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-def lane_of(rows: list[Row], lane: int, size: int) -> Iterator[pa.RecordBatch]:
+def lane_of(rows: list[Row], lane: int, size: int) -> Iterator[LaneBatch]:
     """A lane's rows in batches of this size; `id` is the place in all rows."""
     own = [(place, row) for place, row in enumerate(rows) if row[3] == lane]
     for begin in range(0, len(own), size):
         batch = own[begin : begin + size]
-        yield pa.record_batch(
-            {
-                "__op": pa.array(["r" if row[1] else "c" for _, row in batch], pa.string()),
-                "__scn": pa.array([row[0] for _, row in batch], pa.int64()),
-                "__ordinal": pa.array([row[2] for _, row in batch], pa.int32()),
-                "id": pa.array([place for place, _ in batch], pa.int64()),
-            }
-        )
+        columns = {
+            "__op": pa.array(["r" if row[1] else "c" for _, row in batch], pa.string()),
+            "__scn": pa.array([row[0] for _, row in batch], pa.int64()),
+            "__ordinal": pa.array([row[2] for _, row in batch], pa.int32()),
+            "id": pa.array([place for place, _ in batch], pa.int64()),
+        }
+        yield LaneBatch(pa.record_batch(columns), is_last=begin + size >= len(own))
 
 
 def ids(rows: OrderedRows) -> list[int]:
@@ -108,7 +113,7 @@ def test_small_pieces_come_together(rows: list[Row], size: int) -> None:
 def test_a_large_transaction_is_held_piece_by_piece(lanes: int, most: int, most_bytes: int) -> None:
     size, batches = 40, 50
     rows = [(1, False, ordinal, ordinal % lanes) for ordinal in range(lanes * size * batches)]
-    one_batch = next(lane_of(rows, 0, size)).get_total_buffer_size()
+    one_batch = next(lane_of(rows, 0, size)).rows.get_total_buffer_size()
     found = pieces(rows, size, most, most_bytes)
     assert [id_ for piece in found for id_ in ids(piece.rows)] == list(range(len(rows)))
     assert len(found) >= batches
@@ -137,6 +142,7 @@ def test_a_repairs_deletions_and_rows_come_once() -> None:
     part = ChunkPart(
         ChunkId("v1", ORDERS.table, 1), ORDERS, found, GtidSet(), place(4), 7, first=False, gone=gone
     )
-    lane = chunk_table(1, part).combine_chunks().to_batches()
-    pieces_ = [piece.rows for piece in cut_transactions(merge_lanes([iter(lane)]), 9, 1 << 20)]
+    [all_rows] = chunk_table(1, part).combine_chunks().to_batches()
+    lane = iter([LaneBatch(all_rows, is_last=True)])
+    pieces_ = [piece.rows for piece in cut_transactions(merge_lanes([lane]), 9, 1 << 20)]
     assert [id_ for rows in pieces_ for id_ in ids(rows)] == [1, 2, 3, 4]
