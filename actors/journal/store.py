@@ -24,11 +24,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from actors.journal import segment_file, writer_epochs
 from actors.journal.consumers import Consumer, ConsumerDamaged, Consumers
 from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files, wait_for_all
+from actors.journal.recent_entries import RecentEntries
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, MANIFEST
 from actors.runtime.filesystem import TEMPORARY
 from actors.runtime.state_folder import local_folder
@@ -47,8 +48,6 @@ from pipeline.schema.table_schema import TableSchema
 
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
-# How many published entries are kept in memory, for the consumers in this process.
-_RECENT = 32
 _FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.EPOCHS, CONSUMERS, FIRST)
 
 
@@ -67,8 +66,9 @@ class JournalReader:
     storage refuses.
     """
 
-    def __init__(self, location: str | Path) -> None:
-        """Open the journal at this path or URI. Raises Definite where there's none."""
+    def __init__(self, location: str | Path, recent: RecentEntries | None = None) -> None:
+        """Open the journal at this path or URI; `recent`: what its writer keeps. Raises Definite where there's none."""
+        self.recent: Final = recent or RecentEntries()
         self._location = str(location)
         self.files: Files = open_files(location)
         with journal_errors(self.files.shown):
@@ -130,6 +130,8 @@ class JournalReader:
 
     def _read_entry(self, segment: int) -> tuple[Entry, int]:
         """Returns a segment, and the bytes of its entry's file."""
+        if (recent := self.recent.find(self._name(segment))) is not None:
+            return recent
         with journal_errors(self.files.shown):
             name = self._entry_name(segment)
             with self._refusing(name):
@@ -263,8 +265,6 @@ class JournalStore(JournalReader):
         self._take_schemas(None)
         # The segment that each consumer reported, as of the last read.
         self.reported_segments: dict[str, int] = {}
-        # The entries that were published last, and the bytes of each, by the names of their segments.
-        self._recent: dict[str, tuple[Entry, int]] = {}
 
     @classmethod
     def open_single_writer(cls, location: str | Path, pipeline: str) -> "JournalStore":
@@ -302,7 +302,7 @@ class JournalStore(JournalReader):
         Raises Definite if the last segment is damaged, or if there are later segments that no crash explains. Raises
         Fenced if another process has taken an epoch of the journal.
         """
-        self._recent.clear()
+        self.recent.clear()
         with journal_errors(self.files.shown):
             self.files.make_durable(MANIFEST)
             writer_epochs.check_epoch(self.files, self._own.epoch, self._tried)
@@ -322,11 +322,6 @@ class JournalStore(JournalReader):
             self._take_schemas(last)
             self.bytes = self._remove_leftovers(own, entries)
             return Recovered(last, self.bytes)
-
-    def _read_entry(self, segment: int) -> tuple[Entry, int]:
-        """One segment; one that was just published isn't read again. Raises as for any reader."""
-        recent = self._recent.get(self._name(segment))
-        return super()._read_entry(segment) if recent is None else recent
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Writes files of a segment durably, `first` being the number of those that it has; they count once it's
@@ -355,9 +350,7 @@ class JournalStore(JournalReader):
             self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text)
             writer_epochs.check_epoch(self.files, own.epoch)
         self._own = self._view = replace(own, last=segment)
-        self._recent[own.name(segment)] = entry, len(text)
-        if len(self._recent) > _RECENT:
-            del self._recent[next(iter(self._recent))]
+        self.recent.keep(own.name(segment), entry, len(text))
         self._unread = min(entry.checkpoint.unread.values(), default=None)
         self.bytes += sum(file.bytes for file in entry.files) + len(text)
 
@@ -404,7 +397,7 @@ class JournalStore(JournalReader):
             least = min(self._consumers_at(), default=last)
             gone = [kept for kept in going if kept.segment < least]
             for kept in gone:
-                self._recent.pop(self._own.name(kept.segment), None)
+                self.recent.forget(self._own.name(kept.segment))
                 self.files.remove_folder(self._folder(kept.segment))
                 self.files.remove(self._entry_name(kept.segment))
                 self._oldest = kept.segment + 1

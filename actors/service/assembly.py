@@ -125,7 +125,7 @@ class Assembly:
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
         self.requests = SignalRest()
         self.applied = AppliedWatch(settings, self.metrics)
-        self.changes = ChangesReaders(settings, self.metrics)
+        self.changes = ChangesReaders(settings, self.metrics, store.recent)
         self._settings = settings
         self._store = store
         self._servers = Servers(settings, store.identity.id, self.metrics)

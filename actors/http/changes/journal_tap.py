@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from actors.http.changes.segment_changes import retained_range
 from actors.http.changes.shared_segments import SharedSegments
 from actors.journal.files import Files, open_files
+from actors.journal.recent_entries import RecentEntries
 from actors.journal.store import JournalReader
 from pipeline.config.settings import Settings
 from pipeline.errors import Transient
@@ -26,10 +27,11 @@ class NothingSealed(Transient):
 
 
 class JournalTap:
-    """The journal of these settings. `shared`: what its readers have read of it last."""
+    """The journal of these settings, with what its writer keeps. `shared`: what its readers have read of it last."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, recent: RecentEntries) -> None:
         self.shared = SharedSegments()
+        self._recent = recent
         self._journal = settings.journal.path
         self._captured = settings.tables.match
         self._threads = ThreadPoolExecutor(_THREADS, "changes")
@@ -48,7 +50,7 @@ class JournalTap:
 
     def sealed(self) -> tuple[JournalReader, RetainedRange]:
         """Returns the journal, and what it has now. Raises NothingSealed."""
-        journal = JournalReader(self._journal)
+        journal = JournalReader(self._journal, self._recent)
         there = retained_range(journal)
         if there.last == 0:
             raise NothingSealed("the journal has no segment yet")

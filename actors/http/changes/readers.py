@@ -23,6 +23,7 @@ from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import SegmentChanges, segment_transactions
 from actors.http.changes.shared_parts import FirstPart, SharedParts
 from actors.http.changes.stream_point import StreamForm, StreamPart, StreamPoint
+from actors.journal.recent_entries import RecentEntries
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
@@ -76,10 +77,13 @@ class ReaderStream:
 
 
 class ChangesReaders:
-    """Those who read now, `count` of them, by `tap`. `sent`: how many rows of each table they got so far."""
+    """Those who read now, `count` of them, by `tap`. `sent`: how many rows of each table they got so far.
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self.tap = JournalTap(settings)
+    `recent`: what the journal's writer keeps, if it is in this process.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, recent: RecentEntries) -> None:
+        self.tap = JournalTap(settings, recent)
         self._has_lake = settings.lake is not None
         self._lake: EvenLake | None = None
         self._metrics = metrics

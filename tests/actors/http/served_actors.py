@@ -14,6 +14,7 @@ import aiohttp
 from actors.http.changes.readers import ChangesReaders
 from actors.http.connections import ConnectionLimits
 from actors.http.server import HttpServer
+from actors.journal.recent_entries import RecentEntries
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -91,7 +92,9 @@ class Bench:
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.applied = AppliedWatch(SHOP, self.metrics)
         self.changes = ChangesReaders(
-            replace(SHOP, journal=JournalSettings(str(address.with_name("journal")))), self.metrics
+            replace(SHOP, journal=JournalSettings(str(address.with_name("journal")))),
+            self.metrics,
+            RecentEntries(),
         )
         self.server = HttpServer(
             settings,

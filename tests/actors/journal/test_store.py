@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from actors.journal import recent_entries, writer_thread
 from actors.journal import store as journal_store
-from actors.journal import writer_thread
 from actors.journal.files import LocalFiles
 from actors.journal.store import JournalReader, JournalStore, Removed
 from actors.journal.writer_thread import WriterThread
@@ -250,7 +250,7 @@ def test_a_damaged_entry_goes_with_the_others_and_stops_no_capture(
         else:
             manifest_path(store, number).write_bytes(damage)
     store.bytes = stored(store)
-    store._recent.clear()
+    store.recent.clear()
     store.consumers.record_progress("lake", 0)
     assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
     store.consumers.record_progress("lake", 5)
@@ -264,7 +264,7 @@ def test_a_damaged_entry_goes_with_the_others_and_stops_no_capture(
     assert names(store) == [store._view.name(5)]
     manifest_path(store, 5).write_bytes(b"")
     seal(store, 6)
-    store._recent.clear()
+    store.recent.clear()
     manifest_path(store, 6).write_bytes(b"")
     with pytest.raises(Definite, match=manifest_path(store, 6).name):
         store.retain(ALL_OLD, LATER)
@@ -638,7 +638,7 @@ def test_a_consumer_is_told_of_a_damaged_a_missing_and_a_misplaced_entry(store: 
 def test_what_was_just_published_is_not_read_again_until_it_is_removed(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_store, "_RECENT", 2)
+    monkeypatch.setattr(recent_entries, "_MOST", 2)
     for number in (1, 2, 3):
         seal(store, number)
     assert store.last_segment() == 3
