@@ -49,7 +49,13 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.journal.missing_generations import LostScans
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
+from pipeline.lake.background.work import (
+    BackgroundWork,
+    CompleteMirror,
+    MaintainTable,
+    MergeMirror,
+    VerifyRows,
+)
 from pipeline.lake.batch import LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.facts import (

@@ -1,11 +1,17 @@
-"""Performs the work beside the batches that `pipeline.lake.background` orders, at the lake's tables."""
+"""Performs the work beside the batches (`pipeline.lake.background.work`) at the lake's tables."""
 
 from functools import partial
 from typing import assert_never
 
 from actors.lake.lake import Lake
 from actors.runtime.measuring import value_or
-from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
+from pipeline.lake.background.work import (
+    BackgroundWork,
+    CompleteMirror,
+    MaintainTable,
+    MergeMirror,
+    VerifyRows,
+)
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import Versions
 from pipeline.lake.tables.maintenance import Chore, TableSize

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.journal.missing_generations import LostScans
-from pipeline.lake.background import BackgroundWork
+from pipeline.lake.background.work import BackgroundWork
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.verification.runs import VerificationRun
 from pipeline.schema.table_schema import TableId

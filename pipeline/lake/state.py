@@ -8,7 +8,7 @@ from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.journal.missing_generations import LostScans
-from pipeline.lake.background import Background, LakeTables
+from pipeline.lake.background.state import Background, LakeTables
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.lake.verification.runs import runs_of
 from pipeline.schema.table_schema import TableId

@@ -56,7 +56,7 @@ from pipeline.journal.missing_generations import (
     scans_before,
     scans_through,
 )
-from pipeline.lake import background
+from pipeline.lake.background import recording, turns
 from pipeline.lake.batch import (
     MOST_BATCH_BYTES,
     Batch,
@@ -196,9 +196,9 @@ def _handle(state: State, fact: Fact, now: float) -> _Next:
             state = _work_done(state, fact, now)
             return state, _request_repair(state, now) if fact.judgements else ()
         case WorkGivenUp():
-            return replace(state, background=background.work_given_up(state.background, now)), ()
+            return replace(state, background=recording.work_given_up(state.background, now)), ()
         case WorkFailed():
-            return replace(state, background=background.work_failed(state.background, now)), ()
+            return replace(state, background=recording.work_failed(state.background, now)), ()
         case FindingsUnread(run, reason):
             state = _with_verified(state, state.background.verified.findings_failed(run, reason, now))
             given_up = bool(state.background.verified.given_up(run)) and run in _repairs_due(state)
@@ -222,7 +222,7 @@ def _begin_background_work(state: State, orders: tuple[Order, ...], now: float) 
         return replace(state, doing=StoppingSpark()), (*orders, StopSpark())
     so_far = state.so_far
     through, position = so_far.segment, str(so_far.checkpoint.position)
-    after, work = background.next_work(state.background, state.lake_tables, through, position, now)
+    after, work = turns.next_work(state.background, state.lake_tables, through, position, now)
     return replace(state, background=after), (*orders, work) if work is not None else orders
 
 
@@ -240,7 +240,7 @@ def timer_at(state: State) -> float | None:
         return None if isinstance(state.doing, StoppingSpark | SinkEnded) else state.stop_at
     if state.ending or not isinstance(state.doing, Idle):
         return None
-    due = background.background_due_at(state.background, state.lake_tables)
+    due = turns.background_due_at(state.background, state.lake_tables)
     repairs = (each.again for each in state.background.verified.unread.values())
     return min((at for at in (retry_at(state), due, *repairs) if at is not None), default=None)
 
@@ -258,7 +258,7 @@ def _table_delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     delivering, so_far = expect(Delivering, state.doing, fact), state.so_far
     table, before = fact.table, so_far.tables[fact.table]
     if fact.after.stopped is None:
-        beside = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
+        beside = recording.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
         state = replace(state, background=beside)
         if fact.pieces.changes or fact.pieces.rows:
             so_far = replace(so_far, brought=max(so_far.brought, delivering.batch.through))
@@ -279,7 +279,7 @@ def _work_done(state: State, fact: WorkDone, now: float) -> State:
     return replace(
         state,
         so_far=so_far,
-        background=background.work_done(state.background, fact.size, now, fact.judgements),
+        background=recording.work_done(state.background, fact.size, now, fact.judgements),
     )
 
 
@@ -392,7 +392,7 @@ def _search(state: State, searching: Searching, tables: Iterable[TableId]) -> _N
 def _tables_found(state: State, fact: TablesFound, now: float) -> _Next:
     for table, found in fact.found.items():
         _check_found(state, table, found)
-    met = background.tables_met(state.background, fact.found, fact.sizes, now)
+    met = recording.tables_met(state.background, fact.found, fact.sizes, now)
     failed = (*fact.failed, *_against_rules(state, fact.found))
     so_far = _set_aside(_with_tables(state, fact.found), failed, now)
     so_far = replace(

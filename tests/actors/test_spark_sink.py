@@ -22,7 +22,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
-from pipeline.lake.background import MaintainTable
+from pipeline.lake.background.work import MaintainTable
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.facts import (

@@ -43,6 +43,8 @@ TESTED_BY = {
     "pipeline/journal/applied/progress.py": "pipeline/journal/applied/test_waiters.py",
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",
     "pipeline/journal/entry.py": "pipeline/journal/test_segment.py",
+    "pipeline/lake/background/state.py": "pipeline/lake/background/test_recording.py",
+    "pipeline/lake/background/work.py": "pipeline/lake/background/test_turns.py",
     "pipeline/lake/batch.py": "pipeline/lake/test_delivery.py",
     "pipeline/lake/tables/properties.py": "pipeline/lake/tables/test_statements.py",
     "pipeline/source/finding.py": "pipeline/source/test_prerequisites.py",

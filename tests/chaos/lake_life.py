@@ -33,7 +33,7 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Transient
 from pipeline.lake import batch
-from pipeline.lake.background import completable_tables, mergeable_tables
+from pipeline.lake.background.turns import completable_tables, mergeable_tables
 from pipeline.lake.tables import maintenance
 from pipeline.lake.tables.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink

@@ -22,7 +22,7 @@ from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.journal.segment import SegmentTable
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, Piece
 from pipeline.lake.facts import (
     BeginningFound,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import Piece
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict, VerificationRun
 from pipeline.schema.table_schema import TableId, TableSchema

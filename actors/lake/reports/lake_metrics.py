@@ -10,7 +10,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import BackgroundWork, MergeMirror
+from pipeline.lake.background.work import BackgroundWork, MergeMirror
 from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.facts import (
     BeginningFound,

@@ -20,7 +20,7 @@ from actors.lake.live_view import FoundView
 from actors.lake.spark_session import read_parquet
 from actors.lake.verification.held_files import HeldFile, HeldFiles
 from pipeline.journal.change_rows import META
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.files.read_values import ReadBySparkOnly
 from pipeline.lake.mirrors.counted_changes import CountedChanges
 from pipeline.lake.tables.columns import columns, ddl

@@ -19,7 +19,7 @@ from actors.lake.spark_session import side_session
 from actors.lake.verification.comparison import Comparison
 from actors.lake.verification.held_files import HeldFiles
 from actors.lake.verification.results import VerificationResults
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import Piece
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.value_conversion import usual_values

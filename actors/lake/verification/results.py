@@ -17,7 +17,7 @@ from actors.lake.delta.statements import made_once
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.lake.verification.held_files import digest_of
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.tables.paths import findings_path, judgements_path
 from pipeline.lake.tables.spark_sql import table_at
 from pipeline.lake.verification.queries import DOUBT, findings_sql, judgement_sql, of_table, stated_sql

@@ -41,7 +41,7 @@ from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Definite
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.delivery import accept_batch

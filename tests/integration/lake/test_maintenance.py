@@ -17,18 +17,10 @@ from actors.lake.maintenance import Upkeep
 from actors.lake.spark_session import Spark
 from actors.runtime.filesystem import sync
 from pipeline.config.settings import LakeSettings
-from pipeline.lake.background import (
-    Background,
-    LakeTables,
-    MaintainTable,
-    MergeMirror,
-    background_due_at,
-    files_delivered,
-    next_work,
-    tables_met,
-    work_done,
-    work_given_up,
-)
+from pipeline.lake.background.recording import files_delivered, tables_met, work_done, work_given_up
+from pipeline.lake.background.state import Background, LakeTables
+from pipeline.lake.background.turns import background_due_at, next_work
+from pipeline.lake.background.work import MaintainTable, MergeMirror
 from pipeline.lake.batch import Pieces
 from pipeline.lake.files.written_files import WrittenFiles
 from pipeline.lake.live_view import MirrorPosition, live_view_sql

@@ -21,7 +21,8 @@ from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
 from pipeline.errors import Definite
-from pipeline.lake import background, live_view
+from pipeline.lake import live_view
+from pipeline.lake.background import turns
 from pipeline.lake.batch import Batch
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables.paths import location
@@ -125,9 +126,7 @@ BUGS: Final = {
         lambda odd: odd.state.rows < ROWS and odd.swaps == 0,
     ),
     "the next generation is swapped in before all of its rows have come": Bug(
-        lambda patched: patched.setattr(
-            background, "completable_tables", lambda known, _: list(known.rebuilding)
-        ),
+        lambda patched: patched.setattr(turns, "completable_tables", lambda known, _: list(known.rebuilding)),
         lambda odd: odd.state.rows < ROWS and odd.swaps > 0,
     ),
     "a text says nothing of the generation that it's for": Bug(

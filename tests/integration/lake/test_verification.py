@@ -34,7 +34,7 @@ from actors.lake.verification.comparison import _MIRRORED, _ROWS
 from actors.lake.verification.lake_verification import LakeVerification
 from actors.service.live_view_text import live_view_text
 from deploy.demo.tamper import live_files, rewrite
-from pipeline.lake.background import VerifyRows
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.files import read_values
 from pipeline.lake.live_view import MirrorPosition

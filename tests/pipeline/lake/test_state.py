@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers
-from pipeline.lake.background import Background
+from pipeline.lake.background.state import Background
 from pipeline.lake.batch import LakeTableState
 from pipeline.lake.state import LakeProgress, State
 from pipeline.lake.verification.runs import Comparisons

@@ -12,7 +12,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import CompleteMirror, MaintainTable, MergeMirror, VerifyRows
+from pipeline.lake.background.work import CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.facts import (

@@ -9,7 +9,8 @@ from actors.lake.reports.lake_metrics import LakeMetrics
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
-from pipeline.lake.background import UnderWay, VerifyRows
+from pipeline.lake.background.state import UnderWay
+from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import Piece, Pieces
 from pipeline.lake.facts import LakeTimerFired, WorkDone
 from pipeline.lake.state import Failed, State

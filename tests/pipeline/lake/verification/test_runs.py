@@ -8,23 +8,18 @@ import pytest
 
 from pipeline.config.settings import LakeSettings
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.lake.background import (
-    Background,
+from pipeline.lake.background.recording import files_delivered, tables_met, work_done
+from pipeline.lake.background.state import Background, LakeTables, Mirrored
+from pipeline.lake.background.turns import background_due_at, next_work
+from pipeline.lake.background.work import (
     ChoreDue,
     ComparisonDue,
     CompleteMirror,
     Due,
-    LakeTables,
     MaintainTable,
     MergeDue,
     MergeMirror,
-    Mirrored,
     VerifyRows,
-    background_due_at,
-    files_delivered,
-    next_work,
-    tables_met,
-    work_done,
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.live_view import MirrorPosition

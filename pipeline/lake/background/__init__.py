@@ -1,0 +1,1 @@
+"""What Spark does beside the batches: which work is due, whose turn it is, and how it ended."""
