@@ -580,7 +580,10 @@ class SparkSink(Actor[ToSparkSink]):
         lake, folder = self._settings, self._journal.local_folder / "spark"
         spark = spark_session.open_session(self._spark_settings, folder, self._journal.files)
         try:
-            tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog, lake.types)
+            placed = partial(self._pulse.advanced, Pool.BATCHES)
+            tables = Lake(
+                spark.session, lake.path, self._journal, lake.rules, lake.catalog, lake.types, placed
+            )
         except BaseException:
             spark.kill()
             raise

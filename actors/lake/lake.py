@@ -21,6 +21,7 @@ them to readers.
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
@@ -29,7 +30,7 @@ from pyspark.sql import SparkSession
 from actors.journal.store import JournalReader
 from actors.lake.delta.lake_table import LakeTable, TableVersion
 from actors.lake.delta.table_opener import delta_tables
-from actors.lake.files.file_placement import LakeFiles
+from actors.lake.files.file_placement import LakeFiles, tell_nobody
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.generations import Generations
 from actors.lake.live_view import CatalogViews
@@ -66,10 +67,12 @@ class Lake:
         rules: tuple[LakeRule, ...] = (),
         catalog: str | None = None,
         types: tuple[LakeTypeRule, ...] = (),
+        placed: Callable[[], object] = tell_nobody,
     ) -> None:
+        """`placed` is called for each piece of a file that is placed."""
         self._session = session
         self._root = root
-        self._files = LakeFiles(journal)
+        self._files = LakeFiles(journal, placed)
         tables, identity = delta_tables(session, self._files.sync_earlier), journal.identity.id
         self._rules = rules
         self._types = types

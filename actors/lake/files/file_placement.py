@@ -19,7 +19,7 @@ Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification 
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -75,11 +75,16 @@ class LakeFull(Transient):
     """The lake's filesystem is full, for every table."""
 
 
-class LakeFiles:
-    """Places files of one journal."""
+def tell_nobody() -> None:
+    """Does nothing."""
 
-    def __init__(self, journal: JournalReader) -> None:
+
+class LakeFiles:
+    """Places files of one journal. `advanced` is called for each piece of a file, in the caller's thread."""
+
+    def __init__(self, journal: JournalReader, advanced: Callable[[], object] = tell_nobody) -> None:
         self._journal = journal
+        self._advanced = advanced
         self._filesystem = journal.files.filesystem
         self._synced: dict[str, int] = {}
         # How files of a schema come into a table of these columns, as found for its last file.
@@ -110,6 +115,7 @@ class LakeFiles:
             lake, inside = lake_filesystem(folder)
             lake.create_dir(inside, recursive=True)
             for piece in pieces:
+                self._advanced()
                 source = self._journal.file(piece.segment, piece.path)
                 name = f"{piece.segment:012}-{piece.schema.version}-{piece.place:04}.parquet"
                 self._look_at(source, piece)
@@ -176,6 +182,7 @@ class LakeFiles:
         columns: Mapping[str, Stored],
         attempt: str,
     ) -> str:
+        self._advanced()
         source = self._journal.file(piece.segment, piece.path)
         name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}{attempt}.parquet"
         path = f"{folder}/{name}"
@@ -266,6 +273,7 @@ class LakeFiles:
         ):
             while piece := read.read(_PIECE):
                 written.write(piece)
+                self._advanced()
         _sync_if_local(lake, target)
 
     def _rewrite(
@@ -292,6 +300,7 @@ class LakeFiles:
                 for batch in read.iter_batches(_ROWS):
                     rows = form_rows(batch.select(kept), piece.schema, piece.segment)
                     writer.write_batch(_cast(rows, schema, source))
+                    self._advanced()
         _sync_if_local(lake, target)
 
 

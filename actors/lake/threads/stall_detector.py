@@ -10,6 +10,9 @@ thread that does nothing else asks Spark for its progress. Two things can be wro
   two minutes (`spark.network.timeout`) and restarts its tasks elsewhere. So the limit is longer than that. It is much
   longer for the work beside the batches, where VACUUM removes files without a task and no one waits.
 
+This process brings the journal's files into the lake without a task, and a large transaction has many. So it says that
+a batch advances with each piece of a file (`advanced`).
+
 For a batch any progress counts, since a batch may wait for the work beside it. For that work only its own tasks count,
 because batches begin and end all the time.
 """
@@ -59,6 +62,10 @@ class StallDetector:
         finally:
             self._under_way[pool] -= 1
             self._got_on[pool] = time.monotonic()
+
+    def advanced(self, pool: Pool) -> None:
+        """Takes note of a sign of life of a call, from its thread: it has done something without a task."""
+        self._got_on[pool] = time.monotonic()
 
     def begin(self, progress: Callable[[], TaskProgress]) -> None:
         """Begins to ask. `progress` blocks until Spark answers, and the task ends with the error that it raises."""

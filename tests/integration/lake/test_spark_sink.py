@@ -22,9 +22,12 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from actors import spark_sink
 from actors.lake import spark_session
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
+from actors.lake.threads.scheduler_pools import Pool
+from actors.lake.threads.stall_detector import StallDetector
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink, SparkUp
@@ -168,7 +171,20 @@ def house(spark_settings: SparkSettings, tmp_path: Path) -> Iterator[House]:
     made.history.store.close()
 
 
-async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(house: House) -> None:
+class Felt(StallDetector):
+    """Counts what batches do without a task."""
+
+    signs = 0
+
+    def advanced(self, pool: Pool) -> None:
+        super().advanced(pool)
+        Felt.signs += pool is Pool.BATCHES
+
+
+async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_sink, "StallDetector", Felt)
     house.lake = replace(house.lake, merge_rows=3)
     history = house.history
     history.transaction((house.orders, "c", (1, 1)), (house.items, "c", (1, 1)))
@@ -200,6 +216,7 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
     assert house.changes("orders") == [(1, 1, 1)]
     assert house.metrics.value(catalogue.SPARK_UP) == 0
+    assert Felt.signs == 5, "each file is a sign of life"
 
 
 @pytest.mark.full

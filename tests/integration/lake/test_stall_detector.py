@@ -4,13 +4,15 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from threading import Event
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
 from actors.lake import spark_session
+from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
 from actors.lake.threads import stall_detector
 from actors.lake.threads.scheduler_pools import Pool
@@ -21,6 +23,13 @@ from actors.lake.threads.stall_detector import (
     StallDetector,
 )
 from actors.runtime.supervisor import RestartLimits
+from pipeline.lake.batch import Piece
+from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.tables.columns import columns
+from pipeline.lake.tables.tier import Tier
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Integer
+from tests.integration.history import History
 from tests.integration.source.test_lost_connections import HUNG_AFTER_S
 from tests.servers.awaiting import until
 from tests.servers.stopped import stop
@@ -93,6 +102,43 @@ async def test_a_call_that_does_not_get_on_is_found_though_spark_answers(
                 ended.set()
                 await call
         assert pulse.stuck() is None
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+async def test_a_batch_gets_on_as_long_as_pieces_of_its_files_come(
+    spark: Spark, tmp_path: Path, rewritten: bool
+) -> None:
+    """A large transaction has no task meanwhile, and takes long where its files are rewritten or go to a store."""
+    notes = TableSchema(TableId("shop", "notes"), (Column("id", Integer(4, unsigned=False), False),), (0,))
+    history = History(tmp_path / "journal")
+    table = history.table(notes)
+    with closing(history.store):
+        for number in range(4):
+            history.transaction(*((table, "c", (id_,)) for id_ in range(10 * number, 10 * number + 10)))
+            history.seal()
+        kind = "bigint" if rewritten else "int"
+        there = {each.name: Stored(each.name, each.type) for each in columns(notes, Tier.CHANGELOG)}
+        there["id"] = Stored("id", kind)
+        files = [history.store.entry(segment).files[0] for segment in range(1, 5)]
+        pieces = [
+            Piece(segment, 0, file.path, notes, file.rows, file.bytes, absent=False)
+            for segment, file in enumerate(files, 1)
+        ]
+        async with felt(spark) as pulse:
+            signs: list[float] = []
+
+            def placed() -> None:
+                pulse.advanced(Pool.BATCHES)
+                signs.append(pulse._got_on[Pool.BATCHES])
+
+            with pulse.call(Pool.BATCHES):
+                began = pulse._got_on[Pool.BATCHES]
+                (tmp_path / "table").mkdir()
+                to = str(tmp_path / "table")
+                LakeFiles(history.store, placed).place(to, Tier.CHANGELOG, pieces, there)
+            assert len(signs) == (8 if rewritten else 4)
+            assert sorted({began, *signs}) == [began, *signs]
+            assert pulse._got_on[Pool.BESIDE] == 0
 
 
 async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
