@@ -138,6 +138,7 @@ def gtid_set(transactions: int) -> GtidSet:
     return gtids
 
 
+@cache
 def place(transactions: int) -> Coordinates:
     """The end of the log when it had so many transactions."""
     return Coordinates("binlog.000001", transactions)
@@ -161,6 +162,9 @@ class Model:
 
     def __init__(self, transactions: int) -> None:
         self._transactions = transactions
+        # A million states have a few thousand servers, and ask for a few dozen low watermarks.
+        self._served = cache(self._servers_after)
+        self._usable = cache(self.usable)
 
     def walk(self) -> Walk:
         """Go through all states."""
@@ -174,16 +178,21 @@ class Model:
         return Walk(states, {outcome: frozenset(beside) for outcome, beside in outcomes.items()})
 
     def _steps(self, state: State) -> Iterator[State]:
-        for server in self._served(state.server):
-            yield state._replace(server=server)
-        if state.stream < state.server.log:
-            yield state._replace(stream=state.stream + 1)
-        if not state.crashed:
-            for sealed in range(state.stream + 1):
-                yield State(state.server, sealed, None, crashed=True)
-        yield from self._window_steps(state)
+        server, stream, window, crashed = state
+        for served in self._served(server):
+            yield State(served, stream, window, crashed)
+        if stream < server.log:
+            yield State(server, stream + 1, window, crashed)
+        if not crashed:
+            for sealed in range(stream + 1):
+                yield State(server, sealed, None, crashed=True)
+        for after in self._window_steps(server, stream, window):
+            yield State(server, stream, after, crashed)
 
-    def _served(self, server: Server) -> Iterator[Server]:
+    def _servers_after(self, server: Server) -> tuple[Server, ...]:
+        return tuple(self._server_steps(server))
+
+    def _server_steps(self, server: Server) -> Iterator[Server]:
         log, visible, executed = server.log, server.visible, server.executed
         if log < self._transactions:
             beside = sum(pair(i, log) for i in range(log) if not visible >> i & 1)
@@ -194,19 +203,20 @@ class Model:
             elif not executed >> i & 1:
                 yield server._replace(executed=executed | 1 << i)
 
-    def _window_steps(self, state: State) -> Iterator[State]:
-        server = state.server
-        match state.window:
+    def _window_steps(
+        self, server: Server, stream: int, window: Asked | Low | Selected | High | None
+    ) -> Iterator[Asked | Low | Selected | High]:
+        match window:
             case None:
-                yield state._replace(window=Asked(state.stream))
+                yield Asked(stream)
             case Asked(at):
-                if self.usable(server.executed, at):
-                    yield state._replace(window=Low(at, server.executed))
+                if self._usable(server.executed, at):
+                    yield Low(at, server.executed)
             case Low(at, low):
-                yield state._replace(window=Selected(at, low, server.visible))
+                yield Selected(at, low, server.visible)
             case Selected(at, low, seen):
                 if (high := self.high(server)) is not None:
-                    yield state._replace(window=High(at, low, seen, high, state.stream))
+                    yield High(at, low, seen, high, stream)
             case High():
                 pass  # it may be emitted here, or later: a slice may end anywhere behind the high watermark
 

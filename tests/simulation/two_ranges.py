@@ -27,7 +27,6 @@ from tests.simulation.small_model import (
     emitted,
     walked,
 )
-from tests.simulation.small_model import State as One
 
 # The keys of the first range; the other ones are of the second.
 FIRST_RANGE = 1
@@ -69,17 +68,18 @@ class TwoRanges(Model):
         one, other = state.windows
         if isinstance(one, Outcome) and isinstance(other, Outcome):
             return
-        for server in self._served(state.server):
-            yield state._replace(server=server)
-        if state.stream < state.server.log:
-            yield state._replace(stream=state.stream + 1)
-        if not state.crashed:
-            for sealed in range(state.stream + 1):
-                yield State(state.server, sealed, crashed=True)
+        server, stream, windows, crashed = state
+        for served in self._served(server):
+            yield State(served, stream, windows, crashed)
+        if stream < server.log:
+            yield State(server, stream + 1, windows, crashed)
+        if not crashed:
+            for sealed in range(stream + 1):
+                yield State(server, sealed, crashed=True)
         for after in self._of(state, one):
-            yield state._replace(windows=(after, other))
+            yield State(server, stream, (after, other), crashed)
         for after in self._of(state, other):
-            yield state._replace(windows=(one, after))
+            yield State(server, stream, (one, after), crashed)
 
     def _of(self, state: State, window: Window) -> Iterator[Window]:
         match window:
@@ -89,8 +89,7 @@ class TwoRanges(Model):
                 if self.closes(window, state.stream):
                     yield Outcome(window, state.stream)
             case _:
-                for after in self._window_steps(One(state.server, state.stream, window)):
-                    yield after.window
+                yield from self._window_steps(state.server, state.stream, window)
 
 
 def pairs(model: Model) -> dict[tuple[Outcome, Outcome], frozenset[int]]:
