@@ -87,6 +87,7 @@ _LONGEST = (
     "integration/service/test_demo.py",
     "grafana/test_queries.py",
     "simulation/test_simulation.py",
+    "simulation/test_small_model.py",
     "integration/lake/test_verify_command.py",
     "integration/lake/test_spark_sink.py",
     "integration/kafka/test_both_sinks.py",
