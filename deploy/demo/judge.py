@@ -4,17 +4,18 @@ What MySQL holds is taken in a way that shares nothing with Tidemark: the server
 Spark reads the lake. `deploy.oracle` compares the two, as it does for the chaos runs and the random histories.
 """
 
+import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake import spark_session
 from actors.lake.live_view import live_view
@@ -33,7 +34,7 @@ from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 
 # What a changelog says of a change, beside its key.
-_CHANGE = ("__scn", "__ordinal", "__op", "version", "op_no")
+_CHANGE = ("__scn", "__ordinal", "__op", "version", "op_no", "__segment", "__commit_time")
 KEYS = {"orders": ("id",), "order_items": ("order_id", "line"), "customers": ("name",)}
 
 # How long (s) before the end the freshness counts as that of a service that's left alone.
@@ -96,14 +97,15 @@ def judge(
         tally = pq.read_table(folder / "tally.parquet")
         findings: list[Finding] = []
         lake = str(folder / "lake")
+        ages: list[Ages] = []
         for table, key in KEYS.items():
             id_ = TableId(DATABASE, table)
             findings.append(same_rows(server, id_, live_view(spark, lake, id_).toArrow(), key))
             findings.append(_no_key_twice(id_, _read(spark, lake, id_, Tier.MIRROR), key))
-            changelog = _changes(spark, lake, id_).select(*_CHANGE, *key)
-            findings.append(same_changes(id_, changelog.toArrow(), key, tally))
+            changelog = _changes(spark, lake, id_).select(*_CHANGE, *key).toArrow()
+            findings.append(same_changes(id_, changelog, key, tally))
+            ages.append(_ages(changelog, _landed(spark, lake, id_)))
         findings.append(reads_only(server.logged(), account))
-        freshness = list(_freshness(spark, lake))
         running.stop()
     if brokers is not None:
         with view.stage("reading all topics, and comparing them"):
@@ -114,7 +116,7 @@ def judge(
         for difference in finding.differences:
             view.say(f"      {difference}")
     view.say("\n  freshness of changes, from the commit in MySQL to readable in the lake")
-    for line in freshness:
+    for line in _freshness(ages):
         view.say(f"      {line}")
     view.say(f"\nlook at it yourself:\n{_line_of_pyspark(parts, lake)}")
     return not any(finding.differences for finding in findings)
@@ -176,39 +178,49 @@ def _no_key_twice(table: TableId, rows: DataFrame, key: tuple[str, ...]) -> Find
     return Finding(f"keys of the mirror of {table}", keys.num_rows, tuple(f"twice: {row}" for row in twice))
 
 
-def _freshness(spark: SparkSession, lake: str) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """When changes were committed in MySQL (s), and how old (s) each was when a Delta commit made it readable."""
+
+    committed: npt.NDArray[np.float64]
+    ages: npt.NDArray[np.float64]
+
+
+def _freshness(tables: Sequence[Ages]) -> Iterator[str]:
     """Percentiles over all changes: from the commit in MySQL to the Delta commit that made it readable."""
-    ages = reduce(
-        DataFrame.unionAll, [_ages(spark, lake, TableId(DATABASE, table)) for table in KEYS]
-    ).cache()
-    newest = f.max("committed").over(Window.partitionBy(f.lit(0)))
-    last = ages.withColumn("newest", newest).where(f"committed > newest - {LAST_S}")
+    committed = np.concatenate([each.committed for each in tables])
+    ages = np.concatenate([each.ages for each in tables])
+    last = committed > committed.max(initial=0.0) - LAST_S
     yield _percentiles("all of them, Spark's cold start and the kill included", ages)
-    yield _percentiles(f"those of the last {LAST_S} seconds", last)
+    yield _percentiles(f"those of the last {LAST_S} seconds", ages[last])
 
 
-def _percentiles(which: str, ages: DataFrame) -> str:
-    row = ages.agg(f.percentile_approx("age", [0.5, 0.99], 1000).alias("p"), f.count("age")).first()
-    assert row is not None
-    if row[0] is None:
+def _percentiles(which: str, ages: npt.NDArray[np.float64]) -> str:
+    if not len(ages):
         return f"{which}: no change was captured"
-    return f"{which}: p50 {row[0][0]:.2f} s, p99 {row[0][1]:.2f} s, over {row[1]:,} changes"
+    middle, high = np.quantile(ages, [0.5, 0.99])
+    return f"{which}: p50 {middle:.2f} s, p99 {high:.2f} s, over {len(ages):,} changes"
 
 
-def _ages(spark: SparkSession, lake: str, table: TableId) -> DataFrame:
-    """Of each change in the changelog, how old (s) it was when the Delta commit that brought it was made."""
+def _landed(spark: SparkSession, lake: str, table: TableId) -> Mapping[int, float]:
+    """By the last segment that a Delta commit has brought, when it did (s)."""
     commits = spark.sql(f"DESCRIBE HISTORY delta.`{location(lake, table, Tier.CHANGELOG)}`")
-    through = f.get_json_object("userMetadata", "$.segment").cast("long")
-    landed = commits.select(f.col("timestamp").cast("double").alias("landed"), through.alias("through"))
-    landed = landed.where("through is not null")
-    earlier = f.lag("through", 1, 0).over(Window.orderBy("through"))
-    landed = f.broadcast(landed.withColumn("after", earlier))
-    log = _changes(spark, lake, table).where("__commit_time is not null")
-    inside = (log["__segment"] > landed["after"]) & (log["__segment"] <= landed["through"])
-    committed = f.col("__commit_time").cast("double").alias("committed")
-    return (
-        log.join(landed, inside).select(committed, "landed").withColumn("age", f.expr("landed - committed"))
+    told = (
+        (row["timestamp"], json.loads(row["userMetadata"] or "{}").get("segment"))
+        for row in commits.collect()
     )
+    return {int(segment): at.timestamp() for at, segment in told if segment is not None}
+
+
+def _ages(changelog: pa.Table, landed: Mapping[int, float]) -> Ages:
+    """The ages of a changelog's changes; a commit brings the segments after the one before it."""
+    changes = changelog.filter(pc.field("__commit_time").is_valid())
+    committed = changes["__commit_time"].cast(pa.int64()).to_numpy() / 1e6
+    through = np.array(sorted(landed), np.int64)
+    commit = np.searchsorted(through, changes["__segment"].to_numpy())
+    readable = commit < len(through)
+    at = np.array([landed[segment] for segment in through.tolist()])[commit[readable]]
+    return Ages(committed[readable], at - committed[readable])
 
 
 def _changes(spark: SparkSession, lake: str, table: TableId) -> DataFrame:

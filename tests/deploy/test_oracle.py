@@ -218,3 +218,19 @@ def test_a_command_that_does_more_than_read_is_told(text: str) -> None:
     ]
     assert not reads_only(log, ours).differences
     assert reads_only([*log, LoggedCommand(7, "Query", text)], ours).differences == (f"Query: {text}",)
+
+
+def test_a_change_is_as_old_as_the_commit_that_brought_it() -> None:
+    """One before the first commit's segment, one in it, one without a time, two after it, one not readable yet."""
+    times = [1_000_000, 2_500_000, None, 3_000_000, 4_000_000, 5_000_000]
+    changelog = pa.table(
+        {"__segment": [1, 3, 3, 4, 5, 6], "__commit_time": pa.array(times, pa.timestamp("us", "UTC"))}
+    )
+    found = judge._ages(changelog, {5: 20.0, 3: 10.0})
+    assert found.committed.tolist() == [1.0, 2.5, 3.0, 4.0]
+    assert found.ages.tolist() == [9.0, 7.5, 17.0, 16.0]
+    assert list(judge._freshness([found, judge._ages(changelog.slice(0, 0), {})])) == [
+        "all of them, Spark's cold start and the kill included: p50 12.50 s, p99 16.97 s, over 4 changes",
+        "those of the last 10 seconds: p50 12.50 s, p99 16.97 s, over 4 changes",
+    ]
+    assert all("no change was captured" in line for line in judge._freshness([judge._ages(changelog, {})]))
