@@ -24,7 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final
+from time import monotonic
+from typing import IO, Final, TypeVar
 
 from actors.journal import segment_file, writer_epochs
 from actors.journal.consumers import Consumer, ConsumerDamaged, Consumers
@@ -46,8 +47,13 @@ from pipeline.journal.segment import SegmentTable
 from pipeline.journal.writer_epochs import JournalView
 from pipeline.schema.table_schema import TableSchema
 
+_Of = TypeVar("_Of")
+
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
+# For so long (s) retention reads entries, removes segments, and removes schemas, each. The rest has its turn later. In
+# an object store a segment takes several requests, and those of MOST_AT_ONCE more time than the writer may be silent.
+_RETAINS_FOR_S = 2.0
 _FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.EPOCHS, CONSUMERS, FIRST)
 
 
@@ -387,7 +393,8 @@ class JournalStore(JournalReader):
             last, first = self._own.last, self.consumers.first()
             oldest = (self._retained(segment) for segment in range(self._oldest, last))
             at, unread, size = self._consumers_at(), self._unread, self.bytes
-            going = tuple(removable(oldest, first, last, at, unread, size, settings, now, full=full))
+            may_go = removable(oldest, first, last, at, unread, size, settings, now, full=full)
+            going = tuple(_taken_soon(may_go))
             if not going:
                 return Removed(0, 0)
             writer_epochs.check_epoch(self.files, self._own.epoch)
@@ -395,12 +402,13 @@ class JournalStore(JournalReader):
                 self.consumers.begin_at(going[-1].segment + 1)
             # A consumer may have come that needs some of them (`pipeline.journal.retention`).
             least = min(self._consumers_at(), default=last)
-            gone = [kept for kept in going if kept.segment < least]
-            for kept in gone:
+            gone = []
+            for kept in _taken_soon(kept for kept in going if kept.segment < least):
                 self.recent.forget(self._own.name(kept.segment))
                 self.files.remove_folder(self._folder(kept.segment))
                 self.files.remove(self._entry_name(kept.segment))
                 self._oldest = kept.segment + 1
+                gone.append(kept)
             self._forget_schemas()
         removed = Removed(len(gone), sum(kept.bytes for kept in gone))
         self.bytes -= removed.bytes
@@ -444,7 +452,7 @@ class JournalStore(JournalReader):
     def _forget_schemas(self) -> None:
         """Remove a few of the schemas that no segment names any more, if there are any."""
         needless = (name for name, segment in self._needed.items() if segment < self._oldest)
-        for name in list(islice(needless, MOST_AT_ONCE)):
+        for name in _taken_soon(list(islice(needless, MOST_AT_ONCE))):
             del self._needed[name]
             if self._there.get(version := name.partition("-")[0]) == name:
                 del self._there[version]
@@ -511,6 +519,15 @@ class JournalStore(JournalReader):
             sha256=digest,
             absent=table.absent,
         )
+
+
+def _taken_soon(each: Iterable[_Of]) -> Iterator[_Of]:
+    """Yields the first one, and further ones until the time is up. The rest has its turn later."""
+    until = monotonic() + _RETAINS_FOR_S
+    for one in each:
+        yield one
+        if monotonic() >= until:
+            return
 
 
 def _newest(schemas: Iterable[str]) -> dict[str, str]:

@@ -238,6 +238,22 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     store.close()
 
 
+def test_a_slow_storage_does_not_make_a_removal_long(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that is silent for long counts as hung."""
+    monkeypatch.setattr(journal_store, "_RETAINS_FOR_S", 0.0, raising=False)
+    for number in range(1, 6):
+        seal(store, number)
+    store.bytes = stored(store)
+    for left in (4, 3, 2, 1):
+        assert store.retain(ALL_OLD, LATER).segments == 1
+        assert len(names(store)) == left
+        assert store.bytes == stored(store)
+        assert store.consumers.first() == 6 - left
+    assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff", None])
 def test_a_damaged_entry_goes_with_the_others_and_stops_no_capture(
     store: JournalStore, damage: bytes | None
