@@ -3,8 +3,8 @@
 A reader's changes are made in one of a few threads, a part at a time, and only once it has taken the part before.
 Readers that want the same part share it. So a slow reader costs a connection and the part in hand, and delays no
 other. Nor does one that finds nothing for long: it takes turns with the others, and gets checkpoints. New segments are
-awaited: the journal's writer reports each one here. The service keeps nothing of a reader. Retention doesn't wait for
-it.
+awaited: the journal's writer reports each one here. The lake takes it first, for a moment: many readers at once would
+hold up its delivery. The service keeps nothing of a reader. Retention doesn't wait for it.
 
 It lives as long as the service, while actors are built again.
 """
@@ -12,7 +12,7 @@ It lives as long as the service, while actors are built again.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -51,6 +51,9 @@ MOST_READERS: Final = 128
 # A reader that has nothing to read gets a checkpoint so often (s). It notices then that the service is there, and the
 # service that the reader is.
 CHECKPOINT_EVERY_S: Final = 10.0
+
+# So long (s) readers leave the journal's last segment to the lake at most.
+LAKE_FIRST_S: Final = 0.1
 
 # How long (s) a reader may take nothing.
 STALLED_S: Final = 600.0
@@ -106,6 +109,7 @@ class ChangesReaders:
     def lake_progressed(self, progress: EvenLake) -> None:
         """The lake's tables are all at the end of the same segment."""
         self._lake = progress
+        self._wake()
 
     def end(self) -> None:
         """Lets all go."""
@@ -230,6 +234,7 @@ class ChangesReaders:
         """Returns what comes next of a stream once the journal has it, None if that takes long."""
         if not await self._newer(point.segment) or self._ended:
             return None
+        await self._let_lake_take(point.segment)
         parts = point.parts(self._sealed)
         part = await self.tap.work(partial(next, parts))
         return FirstPart(part, parts if part.after is None else None)
@@ -243,6 +248,16 @@ class ChangesReaders:
         except TimeoutError:
             return False
         return True
+
+    async def _let_lake_take(self, segment: int) -> None:
+        """Waits for a moment while this is the journal's last segment, and the lake lacks it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAKE_FIRST_S):
+                while self._sealed == segment and self._lake_lacks(segment) and not self._ended:
+                    await self._news.wait()
+
+    def _lake_lacks(self, segment: int) -> bool:
+        return self._lake is not None and self._lake.whole.segment < segment
 
     def _wake(self) -> None:
         self._news.set()

@@ -543,6 +543,49 @@ async def test_what_comes_while_the_source_is_idle_comes_after_each_form_of_the_
         assert [row(line) for line in lines if "row" in line] == [(4, 0), (6, 0)]
 
 
+async def is_held(reader: asyncio.Task[list[Row]]) -> bool:
+    """Whether a reader has nothing by the time at which it would long have had it."""
+    await asyncio.wait({reader}, timeout=0.3)
+    return not reader.done()
+
+
+async def test_the_lake_takes_the_last_segment_before_readers_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LAKE_FIRST_S", 2 * WITHIN_S)
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        tap.bench.changes.lake_progressed(lake_at(tap, 1))
+        tap.commit()
+        tap.seal()
+        reader = asyncio.create_task(whole(tap, 2, since="earliest"))
+        assert await is_held(reader)
+        tap.bench.changes.lake_progressed(lake_at(tap, 2))
+        assert await reader == expected(1, 2, rows=2)
+        # It doesn't wait for a lake that is behind the journal's end.
+        reader = asyncio.create_task(whole(tap, 3, since="2"))
+        tap.commit()
+        tap.seal()
+        assert await is_held(reader)
+        tap.commit()
+        tap.seal()
+        assert await reader == expected(3, 3, rows=2)
+
+
+async def test_readers_wait_for_the_lake_for_a_moment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LAKE_FIRST_S", 0.01)
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        tap.bench.changes.lake_progressed(lake_at(tap, 1))
+        tap.commit()
+        tap.seal()
+        assert await whole(tap, 2, since="earliest") == expected(1, 2, rows=2)
+
+
 async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         tap.commit()
