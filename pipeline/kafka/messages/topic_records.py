@@ -64,21 +64,30 @@ class Records:
         if self.schemas is None:
             return ()
         keyed = self.keys.null_count < len(self.keys)
-        valued = self.values.null_count < len(self.values)
         keys = (("key", self.schemas.key),) if keyed else ()
-        return (*keys, *(("value", each) for each in self.schemas.values if valued))
+        return (*keys, *(("value", self.schemas.values[number]) for number in self._used.tolist()))
 
     def identified(self, ids: Sequence[int]) -> "Records":
         """Returns the messages with heads that name their schemas; `ids` are those of `nameless`."""
         assert self.schemas is not None
-        none = np.zeros(len(self.keys), np.int64)
-        of = none if self.schemas.of is None else self.schemas.of
         keys, values, keyed = self.keys, self.values, self.keys.null_count < len(self.keys)
         if keyed:
-            keys = framed(keys, ids[:1], none)
+            keys = framed(keys, ids[:1], np.zeros(len(keys), np.int64))
         if len(ids) > keyed:
-            values = framed(values, ids[keyed:], of)
+            numbers = np.searchsorted(self._used, self._schema_numbers)
+            values = framed(values, ids[keyed:], np.minimum(numbers, len(self._used) - 1))
         return replace(self, keys=keys, values=values, schemas=None)
+
+    @property
+    def _schema_numbers(self) -> Longs:
+        """Returns the number of each value's schema."""
+        assert self.schemas is not None
+        return np.zeros(len(self.values), np.int64) if self.schemas.of is None else self.schemas.of
+
+    @property
+    def _used(self) -> Longs:
+        """Returns the numbers of the schemas that values have, in their order. A tombstone has none."""
+        return np.unique(self._schema_numbers[np.asarray(self.values.is_valid())])
 
 
 def by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:

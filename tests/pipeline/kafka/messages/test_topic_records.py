@@ -46,3 +46,15 @@ def test_heads_name_the_schemas_of_what_there_is() -> None:
     assert keyless.nameless == (("value", INT), ("value", LONG))
     assert keyless.identified([8, 9]).values.to_pylist() == named.values.to_pylist()
     assert Records("t", KEYS, VALUES).nameless == ()
+
+
+def test_a_topics_messages_need_no_schema_of_another_topics() -> None:
+    """The registry would be asked for it under the topic's subject, which may not have it or not take it."""
+    schemas = RecordSchemas(CONNECT_STRING, (INT, LONG, CONNECT_STRING), np.array([0, 2, 1, 2]))
+    values = pa.array(["1", "2", None, "4"])
+    records = Records("table", pa.array(["a", "b", "c", "d"]), values, schemas=schemas)
+    one, other = by_topic(records, pa.array(["t", "u", "t", "u"]))
+    assert one.nameless == (("key", CONNECT_STRING), ("value", INT))  # and LONG is a tombstone's
+    assert one.identified([7, 8]).values.to_pylist() == [b"\0\0\0\0\x081", None]
+    assert other.nameless == (("key", CONNECT_STRING), ("value", CONNECT_STRING))
+    assert other.identified([7, 9]).values.to_pylist() == [b"\0\0\0\0\x092", b"\0\0\0\0\x094"]
