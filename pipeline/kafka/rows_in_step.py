@@ -18,11 +18,19 @@ from numpy.typing import NDArray
 from pipeline.journal.change_rows import chunk_changes
 from pipeline.journal.entry import Entry, FileKind, SealedChunk
 from pipeline.kafka import portions
-from pipeline.kafka.debezium.changed_rows import BEFORE, CREATE, DELETE, LETTERS, UPDATE, whole_rows
+from pipeline.kafka.debezium.changed_rows import (
+    BEFORE,
+    CREATE,
+    DELETE,
+    LETTERS,
+    UPDATE,
+    message_bytes,
+    whole_rows,
+)
 from pipeline.kafka.portions import Portion
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# How many rows become messages at once, at most, and about how many bytes of them.
+# How many rows become messages at once, at most, and about how many bytes of messages.
 ROWS_CONVERTED_TOGETHER: Final = 20_000
 TOGETHER_BYTES: Final = 16 << 20
 # No batch has more bytes than this, unless it is one row.
@@ -111,8 +119,11 @@ def whole_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Returns the rows in pieces of at most _MOST_BYTES, or of one row. A few rows may have most bytes of a file."""
-    if batch.nbytes <= _MOST_BYTES or batch.num_rows <= 1:
+    """Returns the rows in pieces of at most _MOST_BYTES of messages, or of one row.
+
+    A few rows may have most bytes of a file, and all of them the text of one statement.
+    """
+    if message_bytes(batch) <= _MOST_BYTES or batch.num_rows <= 1:
         yield batch
         return
     half = batch.num_rows // 2
@@ -211,7 +222,7 @@ def few_at_once(parts: InStep) -> Iterator[InStep]:
 
     A Kafka transaction ends between two of these.
     """
-    count, size = sum(part.rows.num_rows for part in parts), sum(part.rows.nbytes for part in parts)
+    count, size = sum(part.rows.num_rows for part in parts), sum(message_bytes(part.rows) for part in parts)
     most = max(1, min(ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES * count // max(1, size)))
     if len(parts) == 1 or count <= most:
         yield parts

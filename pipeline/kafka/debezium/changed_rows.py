@@ -17,6 +17,9 @@ from pipeline.journal.change_rows import SOURCE
 LETTERS: Final = pa.array(["c", "u", "d", "r", "t", "b"])
 CREATE, UPDATE, DELETE, READ, TRUNCATE, BEFORE, NO_CHANGE = range(7)
 
+# The field of SOURCE that has the statement's text. Rows of one statement share it here, and each message has its own.
+_QUERY: Final = "query"
+
 
 def committed_us(changes: pa.RecordBatch) -> pa.Array:
     """Returns when each row was first committed, in µs since the epoch; null for a snapshot's row."""
@@ -28,6 +31,19 @@ def source_fields(changes: pa.RecordBatch) -> dict[str, pa.Array]:
     at = changes.schema.get_field_index(SOURCE.name)
     source = changes.column(at) if at >= 0 else pa.nulls(changes.num_rows, SOURCE.type)
     return dict(zip((field.name for field in source.type), source.flatten(), strict=True))
+
+
+def message_bytes(changes: pa.RecordBatch) -> int:
+    """Returns about how many bytes the rows take in messages: each message has its statement's text."""
+    at = changes.schema.get_field_index(SOURCE.name)
+    source = None if at < 0 else changes.column(at)
+    if source is None or (place := source.type.get_field_index(_QUERY)) < 0:
+        return int(changes.nbytes)
+    query = source.field(place)
+    if query.null_count == len(query):
+        return int(changes.nbytes)
+    texts = pc.binary_length(query.dictionary).take(query.indices)
+    return int(changes.nbytes) + int(pc.sum(texts).as_py())
 
 
 def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pipeline.kafka.debezium.changed_rows import message_bytes
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.rows_in_step import ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -45,7 +46,7 @@ class GatheredRows:
         for part in parts:
             held.append(part)
             self._rows += part.rows.num_rows
-            self._bytes += part.rows.nbytes
+            self._bytes += message_bytes(part.rows)
         return self.all() if self._rows >= ROWS_CONVERTED_TOGETHER or self._bytes >= TOGETHER_BYTES else []
 
     def all(self) -> list[Gathered]:

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.journal.change_rows import SOURCE
 from pipeline.kafka import rows_in_step
 from pipeline.kafka.portions import Portion
-from pipeline.kafka.rows_in_step import TableRows, alternating, few_at_once, in_step, rows_after, rows_within
+from pipeline.kafka.rows_in_step import (
+    TableRows,
+    alternating,
+    few_at_once,
+    in_step,
+    rows_after,
+    rows_within,
+    whole_batches,
+)
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
 
@@ -90,3 +99,18 @@ def test_a_portion_has_the_rows_of_its_scns() -> None:
     assert rows_within(rows, Portion(5, 6, 3)) == (4, 4)
     wide = table_rows(replace(ITEMS, key=()), [(2, 5)]).rows
     assert rows_within(wide, Portion(1, 9, 3)) == (0, 1)
+
+
+def test_rows_of_a_long_statement_come_few_at_once_though_they_share_its_text() -> None:
+    """Each message has the text. All of them would have more bytes than a column of texts has room for."""
+    text = "x" * (64 << 10)
+    query = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), pa.array([text]))
+    source = pa.StructArray.from_arrays([query], fields=[SOURCE.type.field("query")])
+    items = table_rows(ITEMS, [(1, at) for at in range(0, 10_000, 2)])
+    orders = table_rows(ORDERS, [(1, at) for at in range(1, 10_000, 2)])
+    told = items.rows.append_column(SOURCE.name, source)
+    found = list(whole_batches([told]))
+    assert max(len(rows) for rows in found) <= (64 << 20) // len(text)
+    assert pa.Table.from_batches(found).column("__ordinal").to_pylist() == list(range(0, 10_000, 2))
+    mixed = [sum(len(each.rows) for each in parts) for parts in few_at_once((TableRows(ITEMS, told), orders))]
+    assert sum(mixed) == 10_000 and max(mixed) <= 2 * (16 << 20) // len(text)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.journal.change_rows import SOURCE
 from pipeline.kafka import rows_in_step
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.messages import message_rows
@@ -71,3 +72,13 @@ def test_parts_of_more_bytes_than_a_column_may_have_stay_apart(monkeypatch: pyte
     for first in range(0, 10, 2):
         assert not held.add("items", [part(ITEMS, first)])
     assert found(held.all()) == [[(ITEMS, [0, 1, 2, 3]), (ITEMS, [4, 5, 6, 7]), (ITEMS, [8, 9])]]
+
+
+def test_rows_that_share_a_long_statement_are_many() -> None:
+    text = "x" * (64 << 10)
+    query = pa.DictionaryArray.from_arrays(pa.array([0] * 128, pa.int32()), pa.array([text]))
+    source = pa.StructArray.from_arrays([query], fields=[SOURCE.type.field("query")])
+    held, parts = GatheredRows(), [part(ITEMS, first, 128) for first in (0, 128)]
+    told = [replace(each, rows=each.rows.append_column(SOURCE.name, source)) for each in parts]
+    assert not held.add("items", told[:1])
+    assert found(held.add("items", told[1:])) == [[(ITEMS, list(range(256)))]]
