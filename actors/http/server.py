@@ -173,7 +173,7 @@ class HttpServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._address_file.unlink(missing_ok=True)
+        _remove_address(self._address_file, self.url)
         if isinstance(self._listening, TlsListener):
             await self._listening.close()
         elif self._listening is not None:
@@ -514,4 +514,16 @@ async def _say_headers(request: web.Request, answer: web.StreamResponse) -> None
 def _write_address(path: Path, url: str) -> None:
     """Say where this service listens, so that the command line finds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    put_file(path, json.dumps({"url": url, "pid": os.getpid()}).encode() + b"\n")
+    put_file(path, _address(url))
+
+
+def _remove_address(path: Path, url: str) -> None:
+    """Says so no more, unless a newer service does: on a journal in an object store it begins before the older one has
+    ended."""
+    with suppress(FileNotFoundError):
+        if path.read_bytes() == _address(url):
+            path.unlink()
+
+
+def _address(url: str) -> bytes:
+    return json.dumps({"url": url, "pid": os.getpid()}).encode() + b"\n"

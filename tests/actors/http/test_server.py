@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import socket
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -53,6 +54,15 @@ async def test_it_says_where_it_listens_until_it_ends(tmp_path: Path) -> None:
         assert json.loads(bench.address.read_text())["url"] == bench.server.url
         assert bench.server.url.startswith("http://127.0.0.1:")
     assert not bench.address.exists()
+
+
+async def test_a_newer_service_is_still_found_when_the_one_before_it_ends(tmp_path: Path) -> None:
+    """On a journal in an object store the newer one begins first, and fences off the older one."""
+    async with AsyncExitStack() as older:
+        await older.enter_async_context(served(tmp_path))
+        async with served(tmp_path) as newer:
+            await older.aclose()
+            assert json.loads(newer.address.read_text())["url"] == newer.server.url
 
 
 async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
