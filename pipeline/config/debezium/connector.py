@@ -93,7 +93,7 @@ def take_over(
     else:
         work.tell(NoteKind.TO_DO, "offsets", _BEGINS_NOW)
     brokers = work.properties.get("signal.kafka.bootstrap.servers")
-    _signals(work)
+    _signals(work, prefix)
     if protect:
         protected_columns(work)
     messages(work, prefix, brokers)
@@ -205,7 +205,7 @@ def _snapshots(work: Conversion) -> None:
         work.put("snapshot", "connections", min(threads, 256))
 
 
-def _signals(work: Conversion) -> None:
+def _signals(work: Conversion, prefix: str | None) -> None:
     channels = items_of(work.take("signal.enabled.channels") or "source")
     table, file = work.take("signal.data.collection"), work.take("signal.file")
     topic, servers = work.take("signal.kafka.topic"), work.take("signal.kafka.bootstrap.servers")
@@ -220,8 +220,9 @@ def _signals(work: Conversion) -> None:
             "there's no JMX: signals are sent by `tidemark signal`",
         )
     if "kafka" in channels:
-        prefix = work.keys.get("", {}).get("name", "")
-        work.put("signals.kafka", "topic", topic or f"{prefix}-signal")
+        work.put(
+            "signals.kafka", "topic", topic or f"{prefix or work.keys.get('', {}).get('name', '')}-signal"
+        )
         if servers:
             work.put("signals.kafka", "bootstrap_servers", items_of(servers))
         else:

@@ -1,5 +1,6 @@
 """Connectors as people have them, and what becomes of each of their properties."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,13 @@ def test_a_connector_that_stopped_is_continued_without_a_snapshot() -> None:
     text = take_over(properties(CONNECTORS / "first.json"), stopped).text
     assert 'begin_after = "aaaaaaaa-bbbb-bbbb-bbbb-cccccccccccc:1-7"' in text
     assert text.count('mode = "no_data"') == 1
+
+
+def test_signals_come_from_the_topic_that_the_connector_reads_by_default() -> None:
+    """Debezium names it for the topics' prefix, whose capitals the pipeline's name can't have."""
+    given = {"topic.prefix": "Shop", "signal.enabled.channels": "kafka"}
+    taken = tomllib.loads(take_over(LEAST | given).text)
+    assert (taken["name"], taken["signals"]["kafka"]["topic"]) == ("shop", "Shop-signal")
 
 
 def test_statements_are_kept_where_the_connector_tells_them() -> None:
