@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pipeline.config.debezium.conversion import Conversion, NoteKind, TomlValue, items_of
+from pipeline.config.debezium.tables import javas_class
 from pipeline.config.message_routes import mistake_in_rewriting
 from pipeline.config.outbox import Missing
 from pipeline.config.unwrapping import DeleteHandling
-from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_filter import mistake_in
 
 _UNWRAP: Final = "io.debezium.transforms.ExtractNewRecordState"
 _OUTBOX: Final = "io.debezium.transforms.outbox.EventRouter"
@@ -56,6 +57,11 @@ _OUTBOX_SWITCHES: Final = {
 }
 _OUTBOX_POINTLESS: Final = ("table.field.event.type", "tracing.span.context.field", "tracing.operation.name",
                             "tracing.with.context.field.only")  # fmt: skip
+
+# What stands for the dot between two names: itself, or what stands for any character.
+_DOT: Final = r"(?:\\\.|\[\.\]|\.)(?![*+?{])"
+# A character of an expression, what a backslash makes of one, or a class of characters.
+_TOKEN: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 Options = dict[str, str]
 
@@ -168,23 +174,53 @@ def _outbox_tables(work: Conversion, prefix: str, own: Options) -> list[str]:
         return every
     kind = work.properties.get(f"predicates.{predicate}.type")
     pattern = work.properties.get(f"predicates.{predicate}.pattern", "")
-    topics = re.escape(str(work.keys.get("kafka", {}).get("topic_prefix", "")))
-    begin = re.match(rf"(?:{topics}(?:\\\.|\[\.\]|\.)(?![*+?{{]))", pattern)
-    of_tables = pattern[begin.end() :] if begin else pattern
-    dotted = work.keys.get("kafka", {}).get("topic_delimiter", ".") == "."
-    told = (begin or pattern.startswith(".*")) and dotted and not negated
-    if kind == _TOPIC_MATCHES and told and _valid(of_tables):
-        return [of_tables]
+    kafka = work.keys.get("kafka", {})
+    meant = _tables_of_topics(pattern, str(kafka.get("topic_prefix", "")))
+    if kind == _TOPIC_MATCHES and kafka.get("topic_delimiter", ".") == "." and not negated and meant:
+        return meant
     why = "it isn't known which tables it means: name the outboxes in `tables` of [[kafka.outboxes]]"
     work.tell(NoteKind.TO_DO, f"{prefix}predicate", why)
     return every
 
 
-def _valid(pattern: str) -> bool:
-    try:
-        return bool(TableFilter((pattern,)))
-    except ValueError:
-        return False
+def _tables_of_topics(pattern: str, prefix: str) -> list[str]:
+    """Returns expressions for the tables whose topics an expression matches; none if it isn't certain which these are.
+
+    A topic is the prefix, a dot, the database, a dot and the table.
+    """
+    found: list[str] = []
+    for topics in _alternatives(pattern):
+        if not (tables := _of_alternative(topics, prefix)):
+            return []
+        found += tables
+    return [] if mistake_in(found) or javas_class(found) else found
+
+
+def _of_alternative(topics: str, prefix: str) -> list[str]:
+    """Returns the same for an expression without alternatives, or with some in its groups alone."""
+    if (named := re.match(rf"{re.escape(prefix)}{_DOT}", topics)) is not None:
+        return [topics[named.end() :]]
+    if not topics.startswith(".*") or topics[2:3] in ("?", "+"):
+        return []
+    rest = topics[2:]
+    # What `.*` leaves must not reach into the prefix, or no expression for tables means the same.
+    if (dot := re.match(_DOT, rest)) is not None:
+        of_table = rest[dot.end() :]
+        dots = len(re.findall(_DOT, of_table))
+        return [topics] if not dots else [of_table, topics] if dots == 1 else []
+    reaches = (begin := re.match(r"[\w-]+", rest)) is not None and begin[0] in prefix
+    return [] if reaches or len(re.findall(_DOT, rest)) > 1 else [topics]
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """Returns what `|` separates in an expression, outside of its groups and classes of characters."""
+    depth, begin, found = 0, 0, []
+    for token in _TOKEN.finditer(pattern):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if token[0] == "|" and not depth:
+            found.append(pattern[begin : token.start()])
+            begin = token.end()
+    return [*found, pattern[begin:]]
 
 
 def _condition(work: Conversion, prefix: str, own: Options) -> None:

@@ -75,6 +75,17 @@ def test_routes() -> None:
         ("shop.inventory.outbox.*", ["inventory.outbox.*"]),
         (r"shop\.inventory\.outbox", [r"inventory\.outbox"]),
         (r".*\.outbox", [r".*\.outbox"]),
+        (r".*(outbox|events)", [r".*(outbox|events)"]),
+        # Each alternative is a topic's whole name.
+        (r"shop\.inventory\.outbox|shop\.(a|b)[|.]c", [r"inventory\.outbox", "(a|b)[|.]c"]),
+        (r".*outbox|shop\.hr\.events", [".*outbox", r"hr\.events"]),
+        (r"shop\.inventory\.outbox|hr\.events", None),
+        # What comes before a table's name may be the prefix alone, or end within it.
+        (r".*\.inventory\.outbox", [r"inventory\.outbox", r".*\.inventory\.outbox"]),
+        (r".*op\.inventory\.outbox", None),
+        (".*hop.*_outbox", None),
+        (r".*\.op\.inventory\.outbox", None),
+        (r"shop\.inventory\.[a-z&&[^b]]+", None),
         ("other.outbox", None),
         (r"shop.*\.outbox", None),
     ],
