@@ -8,7 +8,7 @@ Connect", "Producer Configs".
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -24,7 +24,8 @@ from pipeline.config.message_handling import (
     UnsignedBigintHandling,
 )
 from pipeline.config.settings import Compression, KafkaSecurity, SaslMechanism
-from pipeline.schema.table_filter import mistake_in
+from pipeline.schema.table_filter import TableFilter, mistake_in
+from pipeline.schema.table_schema import TableId
 
 _STRATEGIES: Final = (
     "io.debezium.schema.SchemaTopicNamingStrategy",
@@ -56,7 +57,10 @@ _CREATED: Final = "topic.creation.default."
 _MASKED: Final = re.compile(r"column\.mask\.with\.(\d+)\.chars")
 _CUT: Final = re.compile(r"column\.truncate\.to\.(\d+)\.chars")
 _HASHED: Final = re.compile(r"column\.mask\.hash(\.v2)?\.([^.]+)\.with\.salt\.(.+)", re.DOTALL)
-_KEY_OF_TABLE: Final = re.compile(r"\s*([^\s:]+):([^:\s]+)\s*")
+_KEYS: Final = "message.key.columns"
+_KEY_OF_TABLE: Final = re.compile(r"\s*([^\s:,]+)\s*:([^:]+)")
+_PLAIN_COLUMN: Final = re.compile(r"[\w-]+")
+_PLAIN_TABLE: Final = re.compile(r"([\w-]+)(?:\\\.|\[\.\]|\.)([\w-]+)")
 
 
 def messages(work: Conversion, prefix: str | None, brokers: str | None) -> None:
@@ -171,16 +175,38 @@ def _columns(work: Conversion) -> None:
         if given:
             work.add("kafka", "columns", {"columns": _patterns(name, given), **rule})
             work.keep_from_topics(name)
-    for item in (work.take("message.key.columns") or "").split(";"):
-        if not item.strip():
-            continue
+    _message_keys(work)
+
+
+def _message_keys(work: Conversion) -> None:
+    """Takes over keys that aren't primary keys. Raises NotTakenOver for expressions in place of columns' names.
+
+    Debezium takes the columns of all items that match a table, in their order.
+    """
+    keys: dict[str, list[str]] = {}
+    for item in filter(str.strip, (work.take(_KEYS) or "").split(";")):
         if (found := _KEY_OF_TABLE.fullmatch(item)) is None:
-            raise NotTakenOver("message.key.columns: it isn't `table:column,column;table:…`")
-        work.add(
-            "kafka",
-            "message_keys",
-            {"tables": _patterns("message.key.columns", f"(?i){found[1]}"), "columns": items_of(found[2])},
-        )
+            raise NotTakenOver(f"{_KEYS}: it isn't `table:column,column;table:…`")
+        columns = keys.setdefault(found[1], [])
+        columns += [column for column in items_of(found[2]) if column not in columns]
+        if unnamed := [column for column in columns if not _PLAIN_COLUMN.fullmatch(column)]:
+            raise NotTakenOver(
+                f"{_KEYS}: {unnamed[0]!r} is an expression, and a key names its columns here; write their names"
+            )
+    for table, columns in keys.items():
+        work.add("kafka", "message_keys", {"tables": _patterns(_KEYS, f"(?i){table}"), "columns": columns})
+    if _may_overlap(keys):
+        why = "the first item that matches a table holds; with Debezium a key has the columns of all that match it"
+        work.tell(NoteKind.OTHERWISE, _KEYS, why)
+
+
+def _may_overlap(expressions: Collection[str]) -> bool:
+    """Returns whether a table may match two of these expressions. That is unknown of two that are no tables' names."""
+    named = [name for name in map(_PLAIN_TABLE.fullmatch, expressions) if name is not None]
+    tables = {TableId(name[1].lower(), name[2].lower()) for name in named}
+    others = [each for each in expressions if not _PLAIN_TABLE.fullmatch(each)]
+    matched = any(TableFilter((f"(?i){each}",)).match(table) for each in others for table in tables)
+    return len(tables) < len(named) or len(others) > 1 or matched
 
 
 def _column_rules(work: Conversion) -> Iterator[tuple[str, dict[str, TomlValue]]]:

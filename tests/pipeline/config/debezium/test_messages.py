@@ -11,7 +11,7 @@ from actors.service.config_file import load
 from actors.service.debezium_file import properties
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm
 from pipeline.config.debezium.connector import take_over
-from pipeline.config.debezium.conversion import NoteKind
+from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
 from pipeline.config.secret import Secret
 from pipeline.config.settings import SaslMechanism
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
@@ -113,3 +113,32 @@ def test_brokers_are_those_that_the_connector_names() -> None:
 def test_the_brokers_default_is_no_number_of_ours() -> None:
     default = {f"topic.creation.default.{name}": "-1" for name in ("partitions", "replication.factor")}
     assert kafka(default).keys().isdisjoint({"partitions", "replication"})
+
+
+@pytest.mark.parametrize(
+    ("given", "keys", "told"),
+    [
+        ("shop.t:a, b", [("(?i)shop.t", ["a", "b"])], False),
+        (r"shop.t:a;shop\.u:b", [("(?i)shop.t", ["a"]), (r"(?i)shop\.u", ["b"])], False),
+        ("shop.t:a;inv.(.*)_t:c", [("(?i)shop.t", ["a"]), ("(?i)inv.(.*)_t", ["c"])], False),
+        # Debezium takes the columns of all items that match a table. Here the first one holds.
+        ("shop.t:a;shop.t:b,a", [("(?i)shop.t", ["a", "b"])], False),
+        (r"shop.t:a;shop\.T:b", [("(?i)shop.t", ["a"]), (r"(?i)shop\.T", ["b"])], True),
+        ("(.*).t:a;shop.t:b", [("(?i)(.*).t", ["a"]), ("(?i)shop.t", ["b"])], True),
+        ("shop.a.*:a;shop.*z:b", [("(?i)shop.a.*", ["a"]), ("(?i)shop.*z", ["b"])], True),
+    ],
+)  # fmt: skip
+def test_keys_name_their_columns(given: str, keys: list[tuple[str, list[str]]], told: bool) -> None:
+    option = {"message.key.columns": given}
+    assert [(key["tables"], key["columns"]) for key in kafka(option)["message_keys"]] == [
+        ([table], columns) for table, columns in keys
+    ]
+    notes = [note for note in take_over(LEAST | option).notes if note.name == "message.key.columns"]
+    assert [note.kind for note in notes] == [NoteKind.OTHERWISE] * told
+
+
+@pytest.mark.parametrize("given", ["shop.t:.*_id", "shop.t:a;shop.u:b|c", "shop.t", "shop.t{1,2}:a"])
+def test_a_key_of_expressions_of_columns_is_refused(given: str) -> None:
+    """Debezium takes each column that the expression matches. Here no column has such a name."""
+    with pytest.raises(NotTakenOver, match=r"message\.key\.columns: "):
+        take_over(LEAST | {"message.key.columns": given})
