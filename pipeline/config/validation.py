@@ -1,14 +1,14 @@
 """Finds mistakes in settings as a whole, where no single value is wrong: keys that exclude or need each other."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
 from pipeline.config import http_access
 from pipeline.config.column_protection import LEAST_SALT, Protection, ProtectionRule, Treatment
-from pipeline.config.column_rules import ColumnRule
+from pipeline.config.column_rules import ColumnRule, MessageKey
 from pipeline.config.lake_types import UNAVAILABLE, LakeTypeRule
 from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
@@ -38,7 +38,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.config.unwrapping import KNOWN_PROPERTIES as KNOWN_FIELDS
 from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
-from pipeline.schema.table_filter import mistake_in
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter, mistake_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,3 +397,26 @@ def _beside_protection(settings: Settings) -> Iterator[Mistake]:
             "the texts of statements may have values of columns that [protection] protects, as defaults",
             "remove it, or remove [protection]",
         )
+    if settings.kafka is not None:
+        filters = [settings.tables, settings.kafka.tables or ALL_TABLES]
+        yield from _blurred_keys(settings.kafka.message_keys, settings.protection, filters)
+
+
+def _blurred_keys(
+    keys: Sequence[MessageKey], protection: Protection, captured: Iterable[TableFilter]
+) -> Iterator[Mistake]:
+    """Keys of messages that don't tell rows apart any more, of the captured tables that keys or rules name."""
+    tables = [*(each.tables for each in keys), *(each.tables for each in protection.rules)]
+    named = {table for each in tables for table in each.named}
+    for table in sorted(table for table in named if all(each.match(table) for each in captured)):
+        place, key = next(((at, key) for at, key in enumerate(keys, 1) if key.tables.match(table)), (0, None))
+        for column in () if key is None else key.columns:
+            rule = protection.rule_of_column(table, column)
+            if rule is not None and rule.treatment is not Treatment.HASH:
+                by = f"protection.rules[{protection.rules.index(rule) + 1}]"
+                yield Mistake(
+                    f"kafka.message_keys[{place}]",
+                    f'{by} has treatment = "{rule.treatment}" for {column!r} of {table}, and a key of that does not '
+                    "tell rows apart",
+                    f'choose treatment = "hash" in {by}, or other columns for the key',
+                )

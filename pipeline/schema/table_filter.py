@@ -15,6 +15,9 @@ from pipeline.schema.table_schema import TableId
 # Made of no Python object: with the first one pyarrow loads pandas, and who needs that isn't known yet.
 _NO_NAME: Final = pa.nulls(1, pa.string())
 
+# A pattern that is a table's name, whose dot may have a backslash or brackets.
+_NAMED: Final = re.compile(r"(?:\(\?i\))?([\w-]+)(?:\\\.|\[\.\]|\.)([\w-]+)")
+
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
@@ -49,6 +52,12 @@ class TableFilter:
             else:
                 idle.append(pattern)
         return list(compress(tables, found.to_pylist())), idle
+
+    @property
+    def named(self) -> tuple[TableId, ...]:
+        """Returns the tables that patterns name. Other patterns are left out: only names show whether they match."""
+        found = map(_NAMED.fullmatch, self.patterns)
+        return tuple(TableId(name[1], name[2]) for name in found if name is not None)
 
     def may_match_in(self, database: str) -> bool:
         """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""

@@ -60,7 +60,6 @@ _HASHED: Final = re.compile(r"column\.mask\.hash(\.v2)?\.([^.]+)\.with\.salt\.(.
 _KEYS: Final = "message.key.columns"
 _KEY_OF_TABLE: Final = re.compile(r"\s*([^\s:,]+)\s*:([^:]+)")
 _PLAIN_COLUMN: Final = re.compile(r"[\w-]+")
-_PLAIN_TABLE: Final = re.compile(r"([\w-]+)(?:\\\.|\[\.\]|\.)([\w-]+)")
 
 
 def messages(work: Conversion, prefix: str | None, brokers: str | None) -> None:
@@ -202,11 +201,11 @@ def _message_keys(work: Conversion) -> None:
 
 def _may_overlap(expressions: Collection[str]) -> bool:
     """Returns whether a table may match two of these expressions. That is unknown of two that are no tables' names."""
-    named = [name for name in map(_PLAIN_TABLE.fullmatch, expressions) if name is not None]
-    tables = {TableId(name[1].lower(), name[2].lower()) for name in named}
-    others = [each for each in expressions if not _PLAIN_TABLE.fullmatch(each)]
-    matched = any(TableFilter((f"(?i){each}",)).match(table) for each in others for table in tables)
-    return len(tables) < len(named) or len(others) > 1 or matched
+    filters = [TableFilter((f"(?i){each}",)) for each in expressions]
+    named = [TableId(name.database.lower(), name.name.lower()) for each in filters for name in each.named]
+    others = [each for each in filters if not each.named]
+    matched = any(each.match(table) for each in others for table in named)
+    return len({*named}) < len(named) or len(others) > 1 or matched
 
 
 def _column_rules(work: Conversion) -> Iterator[tuple[str, dict[str, TomlValue]]]:

@@ -220,3 +220,28 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
 def test_what_is_right_is_let_through(section: object) -> None:
     found: list[validation.Mistake] = list(validation.contradictions(section))
     assert found == []
+
+
+def keyed(*keys: tuple[str, str], rules: tuple[column_protection.ProtectionRule, ...]) -> list[str]:
+    """The keys of mistakes in settings with these keys of messages."""
+    messages = tuple(column_rules.MessageKey(TableFilter((table,)), (column,)) for table, column in keys)
+    protection = column_protection.Protection(config.Secret("s" * 16), rules)
+    kafka = dataclasses.replace(TOPICS, message_keys=messages)
+    settings = dataclasses.replace(SETTINGS, protection=protection, kafka=kafka)
+    return [each.key for each in validation.contradictions(settings)]
+
+
+def test_a_key_of_messages_has_no_column_that_is_not_as_the_source_has_it() -> None:
+    """All rows would have one key, or no key of their own: a compacted topic would lose them."""
+    masking, hashing = protecting("mask", length=8), protecting("hash")
+    everywhere = dataclasses.replace(masking, tables=TableFilter((".*",)))
+    by_name, by_pattern = (r"shop\.people", "Email"), ("(?i)shop.p.*", "email")
+    for rule in (masking, protecting("truncate", length=1), everywhere):
+        assert keyed(by_name, rules=(rule,)) == ["kafka.message_keys[1]"]
+    assert keyed((r"shop\.people", "ssn"), rules=(EXCLUDING,)) == ["kafka.message_keys[1]"]
+    assert keyed(("crm.*", "email"), by_pattern, rules=(masking,)) == ["kafka.message_keys[2]"]
+    # Another table's, another column's, and what an earlier rule or key says already.
+    assert keyed((r"shop\.items", "email"), (r"shop\.people", "id"), rules=(masking,)) == []
+    assert keyed((r"crm\.people", "email"), rules=(everywhere,)) == []
+    assert keyed(by_name, rules=(hashing, everywhere)) == []
+    assert keyed((".*", "id"), by_name, rules=(masking,)) == []

@@ -25,6 +25,20 @@ def test_of_many_tables_those_are_meant_that_a_pattern_matches() -> None:
     assert ALL_TABLES.among([TableId("shop", "a\nb")]) == ([TableId("shop", "a\nb")], [])
 
 
+def test_a_name_is_told_from_an_expression() -> None:
+    patterns = (
+        r"shop\.orders",
+        "crm.people",
+        "(?i)shop[.]Items",
+        r"shop\..*",
+        "orders",
+        r"a\.b\.c",
+        "a.b|c.d",
+    )
+    orders, people, items = TableId("shop", "orders"), TableId("crm", "people"), TableId("shop", "Items")
+    assert TableFilter(patterns).named == (orders, people, items)
+
+
 def test_a_dot_means_any_character_of_a_name() -> None:
     odd = TableId("shop", "a\nb")
     assert ALL_TABLES.match(odd)
