@@ -82,7 +82,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         super().__init__(mailbox, metrics)
         self._ports = ports
         self._state, self._first_orders = coordinator.start(
-            checkpoint, limits, mode, snapshot_mode, unread, has_lake=has_lake, protection=protection
+            checkpoint,
+            limits,
+            mode,
+            snapshot_mode,
+            unread,
+            has_lake=has_lake,
+            protection=protection,
+            captured=captured,
         )
         self._measured = SnapshotMetrics(metrics, self._state, captured)
 

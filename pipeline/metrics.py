@@ -235,7 +235,8 @@ WINDOW = Histogram(
 )
 SNAPSHOT_TABLES = Gauge(
     "tidemark_snapshot_tables",
-    "Tables by the state of their last snapshot. State is waiting, chunking, completed, stopped or failed.",
+    "Captured tables by the state of their last snapshot. State is waiting, chunking, completed, stopped or failed. "
+    "One that failed because the table was dropped doesn't count.",
     ("state",),
 )
 SNAPSHOT_ROWS = Counter("tidemark_snapshot_read_rows_total", "Rows that chunks have read.", ("table",))

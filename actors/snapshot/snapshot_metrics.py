@@ -31,6 +31,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotStopped,
     SnapshotWaiting,
     TableSnapshot,
+    is_dropped,
     progress,
 )
 
@@ -41,7 +42,7 @@ class SnapshotMetrics:
     """Derives the metrics from the coordinator's messages, and from its state before and after each.
 
     `captured`: the tables that the configuration captures. Others have stopped because it leaves them out, and aren't
-    counted.
+    counted. Nor are those whose snapshot failed because a statement has dropped them: nobody can mend that.
     """
 
     def __init__(self, metrics: Metrics, state: State, captured: TableFilter) -> None:
@@ -133,7 +134,11 @@ class SnapshotMetrics:
     def _report_snapshots(self, was: tuple[Snapshot, ...], now: tuple[Snapshot, ...]) -> None:
         snapshots = (snapshot for snapshot in now if snapshot.verification is None)
         latest = {table: state for snapshot in snapshots for table, state in snapshot.tables.items()}
-        tables = Counter(type(state) for state in latest.values())
+        tables = Counter(
+            type(state)
+            for table, state in latest.items()
+            if self._captured.match(table) and not is_dropped(state)
+        )
         for kind in get_args(TableSnapshot):
             self._metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
         for snapshot, table, before, state in _table_states(was, now):

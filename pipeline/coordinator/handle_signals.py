@@ -158,7 +158,7 @@ def _take_snapshot(
 ) -> tuple[State, str]:
     """Begins a snapshot or a verification. A table that `refusal` refuses fails by that reason."""
     checkpoint = state.checkpoint
-    meant = _matching_tables(checkpoint, signal.tables)
+    meant = _matching_tables(state, signal.tables)
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
     for tables in narrowing:
         matched, _ = tables.among(meant)
@@ -189,19 +189,30 @@ def _take_snapshot(
     )
 
 
-def _matching_tables(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
-    """Returns the captured tables that the patterns match, stopped ones among them. Each pattern has to match one."""
-    found, idle = _matches(checkpoint, tables)
+def _matching_tables(state: State, tables: TableFilter) -> list[TableId]:
+    """Returns the captured tables that the patterns match, stopped ones among them. Each pattern has to match one.
+
+    One that the configuration leaves out has stopped for good, and is meant by a pattern only that matches no other.
+    """
+    checkpoint = state.checkpoint
+    known = _known_tables(checkpoint)
+    found, idle = tables.among([table for table in known if state.captured.match(table)])
+    if not idle:
+        return found
+    left_out, idle = TableFilter(tuple(idle)).among(known)
     if idle:
-        captured = _join_names(sorted(checkpoint.schemas)) or "none"
+        captured = _join_names(filter(state.captured.match, sorted(checkpoint.schemas))) or "none"
         raise _Rejected(f"no captured table matches {' or '.join(idle)}; captured are: {captured}")
-    return found
+    return sorted({*found, *left_out})
 
 
 def _matches(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
     """Returns the captured or stopped tables that the patterns match, and the patterns that match none."""
-    known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
-    return tables.among(known)
+    return tables.among(_known_tables(checkpoint))
+
+
+def _known_tables(checkpoint: Checkpoint) -> list[TableId]:
+    return sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
 
 
 def _request(state: State, signal: signals.ExecuteSnapshot, table: TableId) -> Request:

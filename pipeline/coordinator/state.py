@@ -32,6 +32,7 @@ from pipeline.messages.chunks import (
 from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.chunk_index import ChunkIndex
@@ -260,7 +261,7 @@ class State:
     other orders come first. `contradictions`: at how many positions of consistent snapshots a table differed at the
     source, since a statement on it passed. `repair`: the batch that is under way
     (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
-    whose values may not be in the checkpoint.
+    whose values may not be in the checkpoint. `captured`: the tables that the configuration captures.
     """
 
     limits: ChunkLimits
@@ -289,6 +290,7 @@ class State:
     repair: Repair | None = None
     has_lake: bool = True
     protection: Protection = UNPROTECTED
+    captured: TableFilter = ALL_TABLES
 
     @property
     def passed(self) -> StreamPosition:

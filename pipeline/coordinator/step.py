@@ -106,6 +106,7 @@ from pipeline.messages import binlog, changes, chunks, journal, signals
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.message_size import of_part
 from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.reselect_keys import NO_KEYS
@@ -122,19 +123,22 @@ def start(
     *,
     has_lake: bool = True,
     protection: Protection = UNPROTECTED,
+    captured: TableFilter = ALL_TABLES,
 ) -> tuple[State, tuple[Order, ...]]:
     """Returns the state after a start from a checkpoint, and the first orders. Snapshots continue where they were.
 
     `snapshot_mode`: how new tables are snapshotted without a signal. `unread`: for each table of the checkpoint with
     rows to read again, their keys as the journal has them (`reselect`), or None. `has_lake`: whether there is a lake to
-    verify. `protection`: the columns that no signal may compare.
+    verify. `protection`: the columns that no signal may compare. `captured`: the tables that the configuration
+    captures.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
-    state = comparability.end_outdated(
-        None, State(limits, mode, checkpoint, snapshot_mode, has_lake=has_lake, protection=protection)
+    begun = State(
+        limits, mode, checkpoint, snapshot_mode, has_lake=has_lake, protection=protection, captured=captured
     )
+    state = comparability.end_outdated(None, begun)
     state, orders = order_reads(reselect.restore_keys(state, unread))
     state = forget_old_snapshots(_skip_begun_scn(state))
     return state, (journal.Append((), state.checkpoint), *orders)

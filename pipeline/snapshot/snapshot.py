@@ -226,6 +226,11 @@ def progress(state: TableSnapshot) -> Progress:
     return Progress() if isinstance(state, SnapshotWaiting) else state.progress
 
 
+def is_dropped(state: TableSnapshot) -> bool:
+    """Returns whether the snapshot failed because the source doesn't have the table any more."""
+    return isinstance(state, SnapshotFailed) and state.reason.startswith(DROPPED)
+
+
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot as plain JSON values; `from_json` is its inverse."""
     return {

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -24,11 +25,20 @@ from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import VerifyTables
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
-from pipeline.snapshot.snapshot import WHOLE_TABLE
+from pipeline.snapshot.snapshot import (
+    DROPPED,
+    WHOLE_TABLE,
+    Progress,
+    Snapshot,
+    SnapshotFailed,
+    TableSnapshot,
+)
+from pipeline.verifier.signal_table import LEFT_OUT
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
     ORDERS,
+    USERS,
     altered,
     execute,
     gtids,
@@ -220,6 +230,18 @@ async def test_a_table_that_the_configuration_leaves_out_does_not_count_as_stopp
     assert house.metrics.value(catalogue.TABLE_STOPPED, part="capture", table=str(ITEMS.table)) == 1
     assert not house.metrics.value(catalogue.TABLE_STOPPED, part="capture", **TABLE)
     assert set(house.coordinator.status()["stopped"]) == {str(ORDERS.table), str(ITEMS.table)}
+
+
+async def test_a_failed_snapshot_counts_as_long_as_it_can_be_mended() -> None:
+    reasons = {ORDERS.table: LEFT_OUT, ITEMS.table: f"{DROPPED}: the source doesn't show it"}
+    failed: dict[TableId, TableSnapshot] = {t: SnapshotFailed(why, Progress()) for t, why in reasons.items()}
+    denied: dict[TableId, TableSnapshot] = {USERS.table: SnapshotFailed("SELECT was denied", Progress())}
+    checkpoint = Checkpoint(gtids("a:1-5"), stopped={ORDERS.table: LEFT_OUT})
+    captured = TableFilter((r"shop\.items", r"shop\.users"))
+    house = House(replace(checkpoint, snapshots=(Snapshot("s1", failed),)), captured)
+    assert house.tables() == {}
+    house = House(replace(checkpoint, snapshots=(Snapshot("s1", {**failed, **denied}),)), captured)
+    assert house.tables() == {"failed": 1}
 
 
 async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:

@@ -37,6 +37,7 @@ from pipeline.snapshot.snapshot import (
     TableSnapshot,
     Verification,
 )
+from pipeline.verifier.signal_table import LEFT_OUT
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
@@ -82,6 +83,26 @@ def test_tables_that_are_not_captured_are_rejected_with_those_that_are() -> None
         "s1", "no captured table matches shop.order or crm.*; captured are: shop.items, shop.orders"
     )
     assert capture.checkpoint.snapshots == ()
+
+
+def test_a_table_that_the_configuration_leaves_out_is_meant_only_by_its_own_name() -> None:
+    """Else no signal for all tables could be done, and no verification of them could find all equal."""
+    known = {each.table: each for each in (ORDERS, ITEMS)}
+    mirrors: dict[TableId, Mirror] = dict.fromkeys(known, Ready(0))
+    stopped = {ITEMS.table: LEFT_OUT}
+    capture = Capture(checkpoint=Checkpoint(gtids("a:1-5"), schemas=known, mirrors=mirrors, stopped=stopped))
+    capture.state = replace(capture.state, captured=TableFilter((r"shop\.orders",)))
+    assert answer(capture, matching("s1", ".*")) == SignalAccepted("s1", "snapshot of shop.orders")
+    verification = SignalReceived(VerifyTables("v1"))
+    assert answer(capture, verification) == SignalAccepted("v1", "verification of shop.orders")
+    named = answer(capture, matching("s2", r"shop\.items"))
+    assert isinstance(named, SignalRejected)
+    assert named.reason.startswith(f"shop.items: it has stopped: {LEFT_OUT}")
+    both = answer(capture, matching("s3", r"shop\.items", r"shop\.o.*"))
+    assert isinstance(both, SignalAccepted)
+    assert both.detail.startswith("snapshot of shop.orders (refused: shop.items: it has stopped")
+    unknown = answer(capture, matching("s4", r"shop\.nope"))
+    assert unknown == SignalRejected("s4", r"no captured table matches shop\.nope; captured are: shop.orders")
 
 
 def test_of_several_patterns_each_has_to_mean_a_table() -> None:
