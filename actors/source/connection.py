@@ -11,7 +11,7 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `QueryResult` take
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import reduce
@@ -201,8 +201,14 @@ class Source:
             table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
         }
         found = information_schema.describe_tables(rows, listed)
+        doubtful = information_schema.stale_tables(rows)
+        if doubtful:
+            plain = [
+                table for table, virtual in doubtful.items() if not await self._computes_keys(table, virtual)
+            ]
+            found = information_schema.without_stale_columns(found, plain)
         if all(each.traits.engine != MERGEABLE for each in found.described.values()):
-            return found if listed else replace(found, rows=rows)
+            return found if listed or doubtful else replace(found, rows=rows)
         return information_schema.with_merge_tables(
             found, await self.merge_tables(), folds=bool(await self.lower_case_table_names())
         )
@@ -221,12 +227,19 @@ class Source:
 
     async def _list_indexes(self, table: TableId) -> list[str]:
         """Returns the table's indexes in the server's order; none if the table is gone."""
+        return [index for _, _, index, *_ in await self._keys(table)]
+
+    async def _computes_keys(self, table: TableId, virtual: Collection[str]) -> bool:
+        """Returns whether an index of the table has one of its `virtual` columns, or an expression."""
+        return information_schema.has_computed_index(await self._keys(table), virtual)
+
+    async def _keys(self, table: TableId) -> list[tuple[Any, ...]]:
+        """Returns the rows of SHOW KEYS; none if the table is gone."""
         try:
             await self.ask(information_schema.show_create_table(table))
-            rows = await self.ask(information_schema.show_keys(table))
+            return await self.ask(information_schema.show_keys(table))
         except Definite:
             return []
-        return [index for _, _, index, *_ in rows]
 
     async def indexes(self, table: TableId) -> dict[str, tuple[IndexPart, ...]]:
         """The unique indexes of a table with their parts in order."""

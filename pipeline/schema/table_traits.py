@@ -39,7 +39,8 @@ class Traits:
 
     `charset`: what columns have whose definition names none. `columns`: all of them by their names, None for one that
     isn't text. `merged_by`: a MERGE table that has this one in its UNION, if any has. `auto_increment`: the column that
-    the server numbers, "" if there is none.
+    the server numbers, "" if there is none. `stale`: the columns of which the log may have an earlier row's value
+    (`pipeline.verifier.stale_values`).
     """
 
     engine: str
@@ -48,6 +49,7 @@ class Traits:
     columns: Mapping[str, TextColumn | None] = field(default_factory=dict)
     merged_by: TableId | None = None
     auto_increment: str = ""
+    stale: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,16 @@ class _Answered:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Traits that hold; `wanted`: the tables to ask for, with the statements since; answers that don't hold yet."""
+    """Traits that hold; `wanted`: the tables to ask for, with the statements since; answers that don't hold yet.
+
+    `stale`: the columns of `Traits.stale`, of each table that has some, as the last answer said. They needn't hold: a
+    value that is read again for nothing does no harm.
+    """
 
     holding: Mapping[TableId, Traits] = field(default_factory=dict)
     wanted: Mapping[TableId, GtidSet] = field(default_factory=dict)
     answers: Mapping[TableId, _Answered] = field(default_factory=dict)
+    stale: Mapping[TableId, frozenset[str]] = field(default_factory=dict)
 
     @property
     def awaited(self) -> Set[TableId]:
@@ -85,15 +92,22 @@ class Survey:
             _without(self.holding, tables),
             {**self.wanted, **since},
             _without(self.answers, since),
+            self.stale,
         )
 
     def take_answer(
         self, tables: Iterable[TableId], told: Mapping[TableId, Traits], at: GtidSet, end: Coordinates
     ) -> "Survey":
         """The server has answered for these tables."""
-        known = {t for t in tables if t in self.wanted and self.wanted[t] <= at}
+        asked = frozenset(tables)
+        known = {t for t in asked if t in self.wanted and self.wanted[t] <= at}
         answers = {t: _Answered(told.get(t), at, end) for t in known}
-        return replace(self, wanted=_without(self.wanted, known), answers={**self.answers, **answers})
+        return replace(
+            self,
+            wanted=_without(self.wanted, known),
+            answers={**self.answers, **answers},
+            stale={**_without(self.stale, asked), **_stale_columns(told)},
+        )
 
     def apply_answers(
         self, log_position: Coordinates | None, all_passed: bool
@@ -123,7 +137,11 @@ def initial_survey(
 ) -> Survey:
     """Returns the server's answer at the start, when it had executed `at`; it says nothing of `unsettled` tables."""
     answers = {table: _Answered(traits, at, None) for table, traits in told.items()}
-    return Survey(wanted=dict.fromkeys(unsettled, GtidSet()), answers=answers)
+    return Survey(wanted=dict.fromkeys(unsettled, GtidSet()), answers=answers, stale=_stale_columns(told))
+
+
+def _stale_columns(told: Mapping[TableId, Traits]) -> dict[TableId, frozenset[str]]:
+    return {table: traits.stale for table, traits in told.items() if traits.stale}
 
 
 def _without(of: Mapping[TableId, Value], tables: Collection[TableId]) -> dict[TableId, Value]:

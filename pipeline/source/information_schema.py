@@ -108,7 +108,16 @@ ColumnRow = tuple[
     str | None, int | None, int | None,
 ]  # fmt: skip
 # What EXTRA says of a generated column, since MySQL 5.7; DEFAULT_GENERATED is a default that's an expression.
-_GENERATED = ("VIRTUAL GENERATED", "STORED GENERATED")
+_VIRTUAL = "VIRTUAL GENERATED"
+_GENERATED = (_VIRTUAL, "STORED GENERATED")
+# The types whose values lie outside of the server's row, which only points to them.
+_OUTSIDE_OF_ROWS = {
+    *(_TEXTS - {"char", "varchar"}),
+    *(_BINARIES - {"varbinary"}),
+    *_SPATIAL,
+    "json",
+}
+_STALE_ENGINE = "innodb"
 
 
 class _Part(NamedTuple):
@@ -345,6 +354,29 @@ def with_merge_tables(
     return replace(told, described=described)
 
 
+def stale_tables(rows: Iterable[ColumnRow]) -> dict[TableId, frozenset[str]]:
+    """Returns the tables in these rows with a column that the log may have stale, and all virtual columns of each."""
+    return {
+        table: frozenset(row[2] for row in columns if _VIRTUAL in row[7])
+        for table, columns in _by_table(rows)
+        if any(map(_may_be_stale, columns))
+    }
+
+
+def has_computed_index(keys: Iterable[Sequence[Any]], virtual: Collection[str]) -> bool:
+    """Returns whether an index has a virtual column or an expression. `keys`: the rows of SHOW KEYS."""
+    return any(column is None or column in virtual for _, _, _, _, column, *_ in keys)
+
+
+def without_stale_columns(told: Descriptions, tables: Collection[TableId]) -> Descriptions:
+    """Returns the descriptions in which no column of these tables can be stale."""
+    described = {
+        table: replace(found, traits=replace(found.traits, stale=frozenset())) if table in tables else found
+        for table, found in told.described.items()
+    }
+    return replace(told, described=described)
+
+
 def _unquoted(name: str) -> str:
     return name.replace("``", "`")
 
@@ -443,7 +475,17 @@ def _traits(rows: Sequence[ColumnRow]) -> Traits:
         numbered = name if "auto_increment" in extra else numbered
     engine, collation = rows[-1][10:12]
     charset = (collation or "").partition("_")[0]
-    return Traits((engine or "").casefold(), generated, charset, columns, auto_increment=numbered)
+    stale = frozenset(row[2] for row in rows if _may_be_stale(row))
+    return Traits(
+        (engine or "").casefold(), generated, charset, columns, auto_increment=numbered, stale=stale
+    )
+
+
+def _may_be_stale(row: ColumnRow) -> bool:
+    if _VIRTUAL not in row[7] or (row[10] or "").casefold() != _STALE_ENGINE:
+        return False
+    of_type = _TYPE.fullmatch(row[3])
+    return of_type is not None and of_type["name"] in _OUTSIDE_OF_ROWS
 
 
 def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[str]:

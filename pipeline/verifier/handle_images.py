@@ -38,6 +38,7 @@ from pipeline.verifier.cascades import (
     restarts_after_gaps,
 )
 from pipeline.verifier.columns import images_table, name_columns
+from pipeline.verifier.stale_values import withhold_stale_values
 from pipeline.verifier.state import (
     FromVerifier,
     News,
@@ -124,6 +125,8 @@ def _read_tables(
             news.append(judged)
             continue
         tables[table], change = judged
+        if table in state.survey.stale:
+            change = withhold_stale_values(change, state.survey.stale[table])
         changes.append(change)
         if not isinstance(before, Verified) or before.schema != change.schema:
             state, told = report_schemas(state, [change.schema])

@@ -205,3 +205,27 @@ async def test_tables_whose_names_differ_in_case_are_not_confused(
             }
         assert await source.estimate(lower) == 0
         assert await source.estimate(upper) > 250
+
+
+STALE = {
+    "(id INT PRIMARY KEY, a INT, g TEXT AS (a) VIRTUAL, h JSON AS (JSON_ARRAY(a)) VIRTUAL, INDEX (g(9)))": {
+        "g",
+        "h",
+    },
+    "(id INT PRIMARY KEY, a INT, g TEXT AS (a) VIRTUAL, l INT AS (LENGTH(g)) VIRTUAL, INDEX (a, l))": {"g"},
+    "(id INT PRIMARY KEY, h JSON AS ('[1]') VIRTUAL, INDEX ((CAST(h->'$[*]' AS UNSIGNED ARRAY))))": {"h"},
+    "(id INT PRIMARY KEY, a INT, g TEXT AS (a) VIRTUAL, INDEX (a))": set(),
+    "(id INT PRIMARY KEY, a INT, g TEXT AS (a) STORED, l INT AS (LENGTH(g)) VIRTUAL, INDEX (l))": set(),
+    "(id INT PRIMARY KEY, a INT, g VARCHAR(900) AS (a) VIRTUAL, INDEX (g(9)))": set(),
+    "(id INT PRIMARY KEY, a INT, g TEXT AS (a) VIRTUAL) ENGINE = MyISAM": set(),
+}
+
+
+@pytest.mark.parametrize("columns", STALE)
+async def test_columns_that_the_log_may_have_stale(mysql: MysqlServer, database: str, columns: str) -> None:
+    mysql.sql(f"CREATE TABLE t {columns}", database=database)
+    async with connected(mysql, database) as source:
+        [found] = (await source.describe([TableId(database, "t")])).values()
+        again = await source.descriptions([TableId(database, "t")])
+        assert await source.descriptions([TableId(database, "t")], again) == again
+    assert found.traits.stale == STALE[columns]

@@ -59,3 +59,16 @@ def test_nothing_is_known_of_a_table_that_is_gone() -> None:
     survey = altered(initial_survey({T: PLAIN}, upto(5)).apply_answers(None, True)[0], 6)
     survey, new = survey.take_answer({T}, {}, upto(6), place(6)).apply_answers(place(6), True)
     assert (survey, new) == (Survey(), frozenset())
+
+
+def test_the_last_answer_says_which_columns_may_be_stale_and_also_meanwhile() -> None:
+    other = TableId("d", "other")
+    stale = {T: Traits("innodb", stale=frozenset({"g"})), other: Traits("innodb", stale=frozenset({"h"}))}
+    survey = initial_survey(stale, upto(5))
+    assert survey.stale == {T: {"g"}, other: {"h"}}
+    survey = altered(survey.apply_answers(None, True)[0], 6)
+    assert survey.stale == {T: {"g"}, other: {"h"}}
+    assert survey.take_answer({T}, {T: PLAIN}, upto(6), place(6)).stale == {other: {"h"}}
+    assert survey.take_answer({T}, {}, upto(6), place(6)).stale == {other: {"h"}}
+    named = {T: Traits("innodb", stale=frozenset({"i"}))}
+    assert survey.take_answer({T}, named, upto(6), place(6)).stale == {T: {"i"}, other: {"h"}}

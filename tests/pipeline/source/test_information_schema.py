@@ -13,8 +13,11 @@ from pipeline.source.information_schema import (
     describe,
     describe_tables,
     differing_tables,
+    has_computed_index,
     merged_tables,
+    stale_tables,
     with_merge_tables,
+    without_stale_columns,
 )
 from pipeline.types import column_types as t
 
@@ -223,3 +226,43 @@ def test_names_are_bound() -> None:
         statement = describe(tables)
         assert statement.parameters == parameters
         assert statement.sql.count("%s") == len(parameters)
+
+
+def test_columns_that_the_log_may_have_stale() -> None:
+    virtual, orders, items = "VIRTUAL GENERATED", TableId("shop", "orders"), TableId("shop", "items")
+    rows = [
+        row("id", place=1),
+        row("n", extra=virtual),
+        row("short", "varchar(9)", charset="latin1", extra=virtual),
+        row("kept", "text", charset="latin1", extra="STORED GENERATED"),
+        row("plain", "text", charset="latin1"),
+        row("title", "mediumtext", charset="latin1", extra=f"{virtual} INVISIBLE"),
+        row("tags", "json", extra=virtual),
+        row("place", "point", extra=virtual),
+        row("bytes", "tinyblob", extra=virtual),
+    ]
+    elsewhere = [replace_engine(each) for each in rows]
+    found = describe_tables([*rows, *elsewhere])
+    stale = {"title", "tags", "place", "bytes"}
+    assert {table: told.traits.stale for table, told in found.described.items()} == {
+        orders: stale,
+        items: set(),
+    }
+    assert stale_tables([*rows, *elsewhere]) == {orders: stale | {"n", "short"}}
+    assert without_stale_columns(found, [orders]).described[orders].traits.stale == frozenset()
+    assert without_stale_columns(found, []) == found
+
+
+def replace_engine(of: ColumnRow) -> ColumnRow:
+    """The same column in another table, of an engine that keeps no deleted rows."""
+    return (of[0], "items", *of[2:10], "MyISAM", *of[11:])
+
+
+def test_an_index_that_is_computed() -> None:
+    def keys(*columns: str | None) -> list[tuple[object, ...]]:
+        return [("t", 1, "i", place, column, "A", 0) for place, column in enumerate(columns, 1)]
+
+    assert not has_computed_index([], {"g"})
+    assert not has_computed_index(keys("id", "a"), {"g"})
+    assert has_computed_index(keys("id", "g"), {"g"})
+    assert has_computed_index(keys("id", None), {"g"})
