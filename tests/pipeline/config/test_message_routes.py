@@ -11,6 +11,12 @@ from pipeline.config.message_routes import mistake_in_rewriting, rewritten
         ("p.shop.a1", r"(.*)\.a\d", "$1.all", "p.shop.all"),
         ("p.shop.a1", r"(.*)\.a(?<n>\d)", "${n}-$1-\\$", "1-p.shop-$"),
         ("p.shop.b", r"(.*)\.a\d", "$1.all", None),
+        # As RegexRouter of Kafka 4.3 rewrites them.
+        ("x_ab", "(.*)_(a|ab)", "$1", "xb"),
+        ("p.orders_old", "(.*)orders|(.*)orders_old", "$1all", "p.all_old"),
+        ("s.orders_12", r"(.*)orders_\d+?", "$1o", "s.o2"),
+        ("p.abcdefghi", r"(.*)\.(\w)(\w)(\w)(\w)(\w)(\w)(\w)(\w)(\w)", "$1-$10", "p-i"),
+        ("t", "(.*)", "$10-$00", "t0-t"),
         ("Order", "(?<routedByValue>.*)", "outbox.event.${routedByValue}", "outbox.event.Order"),
     ],
 )
