@@ -160,6 +160,20 @@ def test_what_jackson_reads_is_expanded() -> None:
     assert found == ['{"a":1}', '{"a":"Infinity","b":"-Infinity"}', payloads[2]]
 
 
+def test_what_has_no_schema_in_connect_is_expanded() -> None:
+    """Debezium's connector stops at the first two. It leaves the next two as texts, and has a null in the last one."""
+    box = replace(BOX, table_expand_json_payload=True)
+    payloads: list[str | None] = [
+        '["a"]',
+        '{"a":9223372036854775808}',
+        '{"a":[1,"x",true]}',
+        '{"a":[null]}',
+        '{"a":[{"b":1},{"b":null}]}',
+    ]
+    found = making(box).events(rows("ccccc", payloads)).values.to_pylist()
+    assert found == [*payloads[:4], '{"a":[{"b":1},{}]}']
+
+
 def test_a_payload_that_nests_too_deeply_for_us_is_refused() -> None:
     box = replace(BOX, table_expand_json_payload=True)
     deep = '{"a": "[\\"[", "b": ' + "[" * 999 + "]" * 999 + "}"
