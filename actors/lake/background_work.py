@@ -31,7 +31,8 @@ def do_work(
         return TableSize(), None, lake.verification.verify(work), WrittenFiles()
     table, tier = work.table, work.kept.tier if isinstance(work, MaintainTable) else Tier.MIRROR
     before = lake.version(table, tier)
-    _do(lake, work)
+    with lake.work(table):
+        _do(lake, work)
     after = lake.version(table, tier)  # batches commit while the rest is done
     lake.make_durable(table, tier)  # otherwise the next batch would have to
     size = lake.upkeep.size(table, tier) or TableSize()

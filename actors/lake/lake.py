@@ -22,6 +22,7 @@ them to readers.
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from uuid import uuid4
 
@@ -37,6 +38,7 @@ from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
+from actors.lake.threads.tables_at_work import TablesAtWork
 from actors.lake.transaction_log.delta_log import newest_commits
 from actors.lake.verification.lake_verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
@@ -73,7 +75,9 @@ class Lake:
         self._session = session
         self._root = root
         self._files = LakeFiles(journal, placed)
-        tables, identity = delta_tables(session, self._files.sync_earlier), journal.identity.id
+        self._at_work = TablesAtWork()
+        tables = delta_tables(session, self._files.sync_earlier, self._at_work.without)
+        identity = journal.identity.id
         self._rules = rules
         self._types = types
         self.views = None if catalog is None else CatalogViews(session, root, catalog)
@@ -233,6 +237,10 @@ class Lake:
             self._commits.table(table, tier).version() for tier in (Tier.MIRROR, Tier.CHANGELOG)
         )
         return None if changelog is None else Versions(mirror, changelog)
+
+    def work(self, table: TableId) -> AbstractContextManager[None]:
+        """Lets work beside the batches commit to a table's changelog and mirror, until the block ends."""
+        return self._at_work.work(location(self._root, table, tier) for tier in Tier)
 
     def version(self, table: TableId, tier: Tier) -> int:
         """Returns the newest version of a lake table, -1 if there is none."""

@@ -60,18 +60,30 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def whole_file(path: Path, mode: int = _MODE) -> Iterator[IO[bytes]]:
-    """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
-    with unsynced_file(path, mode) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+def write_file(path: Path, content: bytes, mode: int = _MODE, *, durable: bool) -> os.stat_result:
+    """Writes a file, and returns what the filesystem has of it. The file is gone where it couldn't be written to the
+    end, so that it takes no room.
+
+    A thread waits for the interpreter after each call of the system's. `Path.open` makes more of them.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        if durable:
+            os.fsync(descriptor)
+        return os.fstat(descriptor)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def unsynced_file(path: Path, mode: int = _MODE) -> Iterator[IO[bytes]]:
-    """A new file, which is for the caller to make durable; gone as that of `whole_file`."""
+    """A new file, which is for the caller to make durable; gone as that of `write_file`."""
     try:
         with open(path, "wb", opener=partial(os.open, mode=mode)) as file:
             yield file
@@ -83,7 +95,6 @@ def unsynced_file(path: Path, mode: int = _MODE) -> Iterator[IO[bytes]]:
 def put_file(path: Path, content: bytes, mode: int = _MODE) -> None:
     """Writes a file that appears completely, durably, in place of the old one; its `mode` is as the umask leaves it."""
     temporary = path.with_name(path.name + TEMPORARY)
-    with whole_file(temporary, mode) as file:
-        file.write(content)
+    write_file(temporary, content, mode, durable=True)
     temporary.rename(path)
     sync(path.parent)

@@ -28,7 +28,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -89,8 +89,16 @@ _LOCKING: Final = "spark.databricks.delta.commitLock.enabled"
 # hour after someone has asked for it.
 _LOCK_KEPT_S: Final = 60.0
 
+# Yields whether Delta commits nothing to the table at a path until the block ends.
+WithoutWork = Callable[[str], AbstractContextManager[bool]]
+
 # How settings begin that give each new table a property.
 _DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
+
+
+def never_known(_path: str) -> AbstractContextManager[bool]:
+    """Yields False: Delta may commit to any table."""
+    return nullcontext(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,14 @@ class DeltaTable:
     # Never: the writer of the commit at which a checkpoint is due would wait for seconds.
     checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": str(2**31 - 1)}
 
-    def __init__(self, session: SparkSession, path: str, sync_earlier: SyncEarlier = no_sync) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        path: str,
+        sync_earlier: SyncEarlier = no_sync,
+        without_work: WithoutWork = never_known,
+    ) -> None:
+        """`without_work`: until the block ends, Delta commits nothing to the table at the path if it yields True."""
         self.path = path
         jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no other door to Delta's classes
         self._jvm = jvm
@@ -146,6 +161,7 @@ class DeltaTable:
         self._delta = self._classes.delta
         self._none = self._classes.none
         self._sync_earlier = sync_earlier
+        self._without_work = without_work
         self._own = OwnLog(path, sync_earlier) if _locks_commits(session) else None
         self._durable: int | None = None
         self._lock: tuple[Any, float] | None = None
@@ -517,9 +533,13 @@ class DeltaTable:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps Delta from committing to the table in this JVM. A thread here is one thread there, and holds its
-        locks.
-        """
+        """Keeps Delta from committing to the table in this JVM."""
+        with self._without_work(self.path) as alone, nullcontext() if alone else self._delta_lock():
+            yield
+
+    @contextmanager
+    def _delta_lock(self) -> Iterator[None]:
+        """Holds Delta's lock of the table. A thread here is one thread there, and holds its locks."""
         known = self._lock
         if known is None or time.monotonic() >= known[1]:
             self._lock = known = self._log().snapshotLock(), time.monotonic() + _LOCK_KEPT_S
@@ -580,8 +600,8 @@ def _locks_commits(session: SparkSession) -> bool:
 @lru_cache(maxsize=1)
 def _has_defaults(session: SparkSession) -> bool:
     """Returns whether the settings give new tables properties that this process doesn't know."""
-    settings: Any = session.sparkContext.getConf().getAll()
-    return any(name.startswith(_DEFAULTS) for name, _ in settings)
+    settings = session.sparkContext.getConf().toDebugString()  # in one answer, and `getAll` asks for each
+    return any(line.startswith(_DEFAULTS) for line in settings.splitlines())
 
 
 def _cast_rows(rows: DataFrame, columns: Mapping[str, Stored]) -> DataFrame:

@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from actors.lake.delta.delta_connect import ConnectTables
-from actors.lake.delta.delta_table import DeltaTable
+from actors.lake.delta.delta_table import DeltaTable, WithoutWork, never_known
 from actors.lake.delta.lake_table import TableOpener
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.transaction_log.own_log import SyncEarlier, no_sync
@@ -15,9 +15,12 @@ from actors.lake.transaction_log.own_log import SyncEarlier, no_sync
 MOST_KEPT: Final = 4096
 
 
-def delta_tables(session: SparkSession, sync_earlier: SyncEarlier = no_sync) -> TableOpener:
+def delta_tables(
+    session: SparkSession, sync_earlier: SyncEarlier = no_sync, without_work: WithoutWork = never_known
+) -> TableOpener:
     """Returns what opens a session's Delta tables: with SQL over Connect, or by Delta's classes in a JVM of ours."""
     if is_connect_session(session):
         return ConnectTables(session)
     # To make one asks the JVM for some ten things, one after the other, and each commit needs several.
-    return lru_cache(MOST_KEPT)(partial(DeltaTable, session, sync_earlier=sync_earlier))
+    opener = partial(DeltaTable, session, sync_earlier=sync_earlier, without_work=without_work)
+    return lru_cache(MOST_KEPT)(opener)

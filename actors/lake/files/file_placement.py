@@ -189,19 +189,23 @@ class LakeFiles:
         self._look_at(source, piece)
         file, fitting = self._fit(folder, tier, piece.schema, columns)
         copied = isinstance(fitting, Link) and not piece.schema.formed
-        linked = False
+        linked = None
         if copied:
             with suppress(FileExistsError):  # an attempt before this one has placed something of that name
                 linked = self._linked(source, lake, path)
-        if not linked:
+        if linked is None:
             rewritten = fitting.schema if isinstance(fitting, Rewrite) else file
             self._write(source, piece, None if copied else rewritten, lake, path)
         # What was copied is the same in the journal, and that is seldom farther away than a store.
         where, at = (self._filesystem, source) if copied and not _is_local(lake) else (lake, path)
-        info = where.get_file_info(at)
+        if linked is None:
+            info = where.get_file_info(at)
+            size, modified_ns = info.size, info.mtime_ns
+        else:
+            size, modified_ns = piece.bytes, linked
         with where.open_input_file(at) as opened:
             footer = pq.read_metadata(opened)
-        return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
+        return add(name, size, modified_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
 
     def _fit(
         self, folder: str, tier: Tier, schema: TableSchema, columns: Mapping[str, Stored]
@@ -247,25 +251,26 @@ class LakeFiles:
             finally:  # renaming one of two links to the other does nothing
                 Path(beside).unlink(missing_ok=True)
 
-    def _linked(self, source: str, lake: fs.FileSystem, path: str) -> bool:
-        """Links the file into the lake under this name. Returns False if there can be no link.
+    def _linked(self, source: str, lake: fs.FileSystem, path: str) -> int | None:
+        """Links the file into the lake under this name. Returns the moment (ns since the epoch).
 
-        Raises FileExistsError if something has that name.
+        Returns None if there can be no link. Raises FileExistsError if something has that name.
         """
         if not _is_local(lake) or not _is_local(self._filesystem):
-            return False
+            return None
+        now = time.time_ns()
         try:
             os.utime(source)  # before VACUUM can see the link
             os.link(source, path)
         except OSError as error:
             if error.errno not in NO_LINK:
                 raise
-            return False
-        return True
+            return None
+        return now
 
     def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
         """Makes the file appear in the lake as it is, where nothing is yet."""
-        if self._linked(source, lake, target):
+        if self._linked(source, lake, target) is not None:
             return
         with (
             self._filesystem.open_input_stream(source, compression=None) as read,

@@ -7,7 +7,8 @@
 - Before a commit gets its name, all earlier ones are made durable with their files. Spark syncs none of its own, and a
   durable commit needs each one before it.
 - Delta's own store for local disks looks whether the name is free, and renames a file to it a moment later. Delta holds
-  a lock of the table for all of that. So the name is given under the same lock. A JVM that isn't ours has a lock of its
+  a lock of the table for all of that. So the name is given under the same lock, unless Delta can't be committing to the
+  table (`actors.lake.threads.tables_at_work`). A JVM that isn't ours has a lock of its
   own, and must not commit at the same moment: it may rename its file to the name that was just given. So each commit of
   this process's own is looked at once more before the next one. If it has become another one, that is an error. A file
   beside the log remembers it, until somebody removes the table's folder.
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,7 +37,7 @@ from pyarrow import fs
 
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.transaction_log.delta_log import COMMIT, LOG, newest_checkpoint
-from actors.runtime.filesystem import NO_LINK, TEMPORARY, put_file, sync, whole_file
+from actors.runtime.filesystem import NO_LINK, TEMPORARY, put_file, sync, write_file
 from pipeline.errors import Transient
 from pipeline.lake.files.delta_commit import (
     BlindAppend,
@@ -70,6 +72,10 @@ _OVERWRITTEN = (
     "Spark commit to the table while the service runs; stop the service, remove the table's folder, and start again, "
     "so that its mirror is filled again"
 )
+
+# No other process names files like this, and no other thread gets the number.
+_PROCESS = uuid4().hex
+_NUMBERS = count()
 
 # Keeps the JVM from committing to the table.
 CommitLock = Callable[[], AbstractContextManager[None]]
@@ -193,8 +199,7 @@ class OwnLog:
         self._make_folder()
         first = created(table, stamp)
         text = creation_text(first, table, stamp)
-        with self._written(text) as written:
-            made = _made(first.version, written, text)
+        with self._written(first.version, text) as (written, made):
             if not self._named(written, first.version, nullcontext):
                 return False
         self._reached(made, first)
@@ -203,8 +208,7 @@ class OwnLog:
     def _committed(self, text: str, end: LogEnd, application: str | None, lock: CommitLock) -> _Known | None:
         """Makes a text the next commit after `end` that is free, unless those between hinder it."""
         version = end.version + 1
-        with self._written(text) as written:
-            made = _made(version, written, text)
+        with self._written(version, text) as (written, made):
             self._sync_earlier(self._path, version)
             while not (named := self._named(written, version, lock)):
                 if named is None:
@@ -258,13 +262,13 @@ class OwnLog:
             sync(folder.parent)
 
     @contextmanager
-    def _written(self, text: str) -> Iterator[Path]:
-        """A file beside the log, until the block ends."""
-        path = self._beside()
-        with whole_file(path) as file:
-            file.write(text.encode())
+    def _written(self, version: int, text: str) -> Iterator[tuple[Path, _Known]]:
+        """A file beside the log, until the block ends, and the version that it becomes by its link. Another writer's
+        may take its name right after that."""
+        path, content = self._beside(), text.encode()
+        there = write_file(path, content, durable=True)
         try:
-            yield path
+            yield path, _Known(version, _identity_of(there), sha256(content).digest())
         finally:
             path.unlink(missing_ok=True)
 
@@ -302,15 +306,14 @@ class OwnLog:
 
     def _put_checksum(self, end: LogEnd) -> None:
         """Writes a checksum, if the filesystem takes it: the commit was made, and needs none."""
-        beside, path = self._beside(), self._checksum(end.version)
+        beside = self._beside()
         try:
-            beside.write_text(checksum_text(end))
-            beside.rename(path)
+            there = write_file(beside, checksum_text(end).encode(), durable=False)
+            beside.rename(self._checksum(end.version))
         except OSError:
             beside.unlink(missing_ok=True)
             return
-        identity = _identity(path)
-        self._sums = None if identity is None else (identity, end)
+        self._sums = _identity_of(there), end
 
     def _marker(self) -> Path:
         assert self._folder is not None
@@ -319,7 +322,7 @@ class OwnLog:
     def _beside(self) -> Path:
         """Returns the path of a file that isn't there yet. VACUUM knows none of its name."""
         assert self._folder is not None
-        return self._folder.parent / f"{uuid4().hex}{TEMPORARY}"
+        return self._folder.parent / f"{_PROCESS}{next(_NUMBERS)}{TEMPORARY}"
 
     def _commit(self, version: int) -> str:
         return f"{self._log}/{version:020}.json"
@@ -328,15 +331,13 @@ class OwnLog:
         return f"{self._log}/{version:020}.crc"
 
 
-def _made(version: int, written: Path, text: str) -> _Known:
-    """Returns the version that a file becomes by its link. Another writer's may take its name right after that."""
-    return _Known(version, _identity(str(written)), sha256(text.encode()).digest())
-
-
 def _identity(path: str) -> tuple[int, int] | None:
     """Returns what tells a file from any other of its name; None if there is none."""
     try:
-        there = Path(path).stat()
+        return _identity_of(Path(path).stat())
     except FileNotFoundError:
         return None
+
+
+def _identity_of(there: os.stat_result) -> tuple[int, int]:
     return there.st_ino, there.st_mtime_ns

@@ -20,10 +20,11 @@ import pytest
 from actors.lake.delta import delta_table
 from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.spark_session import Spark
+from actors.lake.threads.tables_at_work import TablesAtWork
 from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import logged_files, read_version
 from actors.lake.transaction_log.own_log import OwnLog
-from actors.runtime.filesystem import sync
+from actors.runtime.filesystem import sync, write_file
 from pipeline.errors import Transient
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.parquet_files import Stored
@@ -136,6 +137,28 @@ def test_an_append_waits_for_a_commit_of_delta(written: Written) -> None:
             assert not (written.log / f"{2:020}.json").exists()
             lock.unlock()
             assert waiting.result(WITHIN_S) == 2
+    finally:
+        if lock.isHeldByCurrentThread():
+            lock.unlock()
+
+
+def test_an_append_waits_for_delta_only_while_work_is_at_the_table(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    tables = TablesAtWork()
+    table = DeltaTable(written.session, str(written.folder), without_work=tables.without)
+    lock: Any = written.delta._log().snapshotLock()
+    lock.lock()
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            alone = thread.submit(table.append, written.place(1002), "us", range(2, 3), {}, "{}")
+            assert alone.result(WITHIN_S) == 2
+            with tables.work([str(written.folder)]):
+                waiting = thread.submit(table.append, written.place(1003), "us", range(3, 4), {}, "{}")
+                while not lock.hasQueuedThreads():
+                    assert not waiting.done()
+                lock.unlock()
+                assert waiting.result(WITHIN_S) == 3
     finally:
         if lock.isHeldByCurrentThread():
             lock.unlock()
@@ -441,11 +464,13 @@ def test_a_commit_without_room_for_its_checksum_is_made(
 ) -> None:
     written.create()
 
-    def full(*_: object, **__: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(path: Path, content: bytes, *, durable: bool) -> os.stat_result:
+        if not durable:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_file(path, content, durable=durable)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", full)
+        patched.setattr(own_log, "write_file", full)
         assert written.append(1, 1) == 1
     assert not list(written.folder.glob("*.tmp"))
     assert written.append(2, 2) == 2
