@@ -38,6 +38,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.config.unwrapping import KNOWN_PROPERTIES as KNOWN_FIELDS
 from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
+from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter, mistake_in
 
 
@@ -90,6 +91,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_broker(section)
         case ColumnRule():
             yield from _of_columns(section)
+        case MessageKey():
+            yield from _of_message_key(section)
         case ProtectionRule():
             yield from _of_protection_rule(section)
         case Protection():
@@ -273,6 +276,8 @@ def _of_converter(kafka: KafkaSinkSettings) -> Iterator[Mistake]:
 
 
 def _of_columns(rule: ColumnRule) -> Iterator[Mistake]:
+    if not rule.columns:
+        yield Mistake("columns", "it's empty", r'name at least one, as in ["shop\\.customers\\.phone"]')
     if wrong := mistake_in(rule.columns):
         yield Mistake("columns", wrong, r'match "database.table.column", as in ["shop\\.customers\\.phone"]')
     forms = ("mask_with_length", "truncate_to_length", "hash")
@@ -287,6 +292,16 @@ def _of_columns(rule: ColumnRule) -> Iterator[Mistake]:
         yield Mistake("hash", "without a salt anybody can try values", "give one with salt_file")
     if rule.hash is None and rule.salt.value:
         yield Mistake("salt_file", "it has no use without hash", "remove it, or say hash")
+
+
+def _of_message_key(key: MessageKey) -> Iterator[Mistake]:
+    if not key.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.customers"]')
+    if not key.columns:
+        yield Mistake("columns", "it's empty", 'name at least one, as in ["id"]')
+    folded = [fold_name(name) for name in key.columns]
+    if twice := next((name for name in key.columns if folded.count(fold_name(name)) > 1), None):
+        yield Mistake("columns", f"{twice!r} is there twice", "name each column once")
 
 
 def _of_protection_rule(rule: ProtectionRule) -> Iterator[Mistake]:
@@ -333,6 +348,8 @@ def _of_route(route: TopicRoute) -> Iterator[Mistake]:
 
 
 def _of_outbox(outbox: Outbox) -> Iterator[Mistake]:
+    if not outbox.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.outbox"]')
     if wrong := mistake_in_rewriting(outbox.route_topic_regex, outbox.route_topic_replacement):
         yield Mistake("route_topic_regex", wrong, "see to route_topic_regex and route_topic_replacement")
     try:
