@@ -52,6 +52,12 @@ from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.reselect_keys import key_rows
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
+_PARTLY_SUMMED = (
+    "the log has a row of it without some columns (binlog_row_image), and without a primary key it can't be read "
+    "again, so that its changes don't add up to its rows; set binlog_row_image=FULL on the source and in its sessions, "
+    "and have a blocking snapshot read its rows after a recapture"
+)
+
 
 def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
     """Handles a slice of complete transactions."""
@@ -113,7 +119,8 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], transactions: 
     """Returns the state after these changes have touched the windows of their tables; unknown rows are to be read
     again.
 
-    A table with a mirror stops if the mirror couldn't tell the rows of these changes apart.
+    A table with a mirror stops if the mirror couldn't tell the rows of these changes apart. One whose changes add up to
+    its rows stops if the log has only a part of a row.
     """
     state = touch_scan(state, tables, transactions)
     for changes in tables:
@@ -122,6 +129,9 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], transactions: 
         mirrored = table in state.checkpoint.mirrors
         if mirrored and (why := ambiguous_keys(changes.schema, changes.rows)):
             state = stop_table(state, table, why)
+            continue
+        if table in state.checkpoint.scanned and has_partial_images(changes):
+            state = stop_table(state, table, _PARTLY_SUMMED)
             continue
         if not opened and not (mirrored and has_partial_images(changes)):
             continue

@@ -44,6 +44,7 @@ from tests.pipeline.builders import (
     table,
     wrote,
 )
+from tests.pipeline.coordinator.test_reselect import partly
 
 LOGS = table("logs", "line", key=())
 SEEDS = range(80)
@@ -457,3 +458,17 @@ def test_a_scan_continues_while_chunks_wait_for_their_source() -> None:
     capture.give(chunks.SourceOverloaded("many threads", "it takes writes of its own"))
     assert not of(chunks.ReadScan, capture.give(rows_read(order, 1))), "the limits hold for it meanwhile"
     assert of(chunks.ReadScan, capture.give(chunks.SourceOverloaded(None, "it takes writes of its own")))
+
+
+def test_a_row_without_some_columns_stops_a_table_whose_changes_add_up_to_its_rows() -> None:
+    part_of_a_row = partly(20, "a:6", (ImageKind.INSERT, {}), schema=LOGS)
+    never_scanned = Capture(LOGS, ITEMS)
+    never_scanned.give(part_of_a_row)
+    assert never_scanned.checkpoint.stopped == {}
+    capture = scanning()
+    (order,) = of(chunks.ReadScan, capture.orders)
+    capture.give(rows_read(order, 1, last=True))
+    capture.give(part_of_a_row)
+    (why,) = capture.checkpoint.stopped.values()
+    assert "set binlog_row_image=FULL" in why
+    assert capture.stream[-1] != "logs a:6"
