@@ -81,7 +81,7 @@ from pipeline.lake.tables.report import Constant, TableReport, without_constants
 from pipeline.lake.tables.spark_sql import spark_type, table_at
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.types.column_types import Date, DateTime, Timestamp
+from pipeline.types.column_types import Date, DateTime, Double, Float, Timestamp
 
 # Names in our queries. MySQL refuses a name that ends with a space, so no table and no column has one of these. MIRROR
 # and CHANGED: a table's mirror, and the last state of its changed keys. RANK: the place of a change among those of its
@@ -298,12 +298,13 @@ def last_changes(
     """Returns the query for the last state of each key, by those rows of a changelog for which `where` holds.
 
     It has the last change's `__op` and columns. For a partial table it has the key and WHOLE. For each other column it
-    has an array with the last known value, null if there was none.
+    has an array with the last known value, null if there was none. A group of equal keys may have zeros with both
+    signs, and Spark gives all of them the plus sign: so a FLOAT or a DOUBLE of the key is that of the last change.
     """
     key = ", ".join(map(dialect.name_of, schema.key_names))
     scn, ordinal, op, absent = map(dialect.name_of, (_SCN, _ORDINAL, OP, _ABSENT))
     if reached.partial:
-        order = (scn, ordinal)
+        order, signed = (scn, ordinal), signed_keys(schema)
         wholes = dialect.last(f"{op} <> 'd' AND {absent} IS NULL", order, f"{op} <> 'u' OR {absent} IS NULL")
         told = [f"{wholes} AS {dialect.name_of(WHOLE)}"]
         for column in schema.columns:
@@ -311,7 +312,11 @@ def last_changes(
                 name = dialect.name_of(column.name)
                 there = f"{absent} IS NULL OR NOT {dialect.has(absent, column.name)}"
                 told.append(f"{dialect.last(dialect.array(name), order, there)} AS {name}")
-        listed = ",\n    ".join([key, *told])
+        keys = [
+            f"{dialect.last(named, order, 'true')} AS {named}" if name in signed else named
+            for name, named in zip(schema.key_names, map(dialect.name_of, schema.key_names), strict=True)
+        ]
+        listed = ",\n    ".join([", ".join(keys), *told])
         return f"  SELECT {listed}\n  FROM {changelog} WHERE {where} GROUP BY {key}"
     names, rank = ", ".join(dialect.name_of(c.name) for c in schema.columns), dialect.name_of(RANK)
     return f"""  SELECT {op}, {names} FROM (
@@ -336,6 +341,9 @@ class Values:
     def laid_over(self) -> dict[str, str]:
         """Returns the values of a key whose changes modify the mirror's row, or which has no change."""
         mirror = {name: self._of(MIRROR, name) for name in self._names}
+        mirror |= {
+            name: f"coalesce({self._of(CHANGED, name)}, {mirror[name]})" for name in signed_keys(self.schema)
+        }
         return {
             name: value
             if name in self.schema.key_names
@@ -357,6 +365,12 @@ class Values:
 
     def _of(self, table: str, name: str) -> str:
         return f"{self.dialect.name_of(table)}.{self.dialect.name_of(name)}"
+
+
+def signed_keys(schema: TableSchema) -> tuple[str, ...]:
+    """Returns the columns of the key in which two equal values may differ: zeros have a sign."""
+    columns = (schema.columns[index] for index in schema.key)
+    return tuple(column.name for column in columns if isinstance(column.type, Float | Double))
 
 
 def same_key(schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:

@@ -23,7 +23,7 @@ from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
-from pipeline.types.column_types import Integer, Text
+from pipeline.types.column_types import Double, Integer, Text
 from tests.integration.history import READY, History
 from tests.pipeline.live_view_cases import SCHEMA, Schedule, by_story
 
@@ -278,3 +278,40 @@ def test_spark_shows_and_merges_random_histories_as_duckdb_does(
                 assert not story.judged(shown.get(story.number, [])), (
                     f"{story.number} at {sealed.number}, {reached}"
                 )
+
+
+def test_a_zero_in_a_key_keeps_its_sign_where_changes_lack_columns(spark: Spark, tmp_path: Path) -> None:
+    """Spark takes two zeros for one, and gives a group of them the plus sign."""
+    session, root, double = spark.session, str(tmp_path), Double()
+    schema = TableSchema(
+        TableId("shop", "zeros"), tuple(Column(name, double, False) for name in ("a", "b", "n")), (0, 1)
+    )
+    own = "a DOUBLE, b DOUBLE, n DOUBLE"
+    meta = "__op STRING, __scn BIGINT, __ordinal INT, __absent ARRAY<STRING>, __segment BIGINT"
+    mirror, changelog = (
+        f"delta.`{location(root, schema.table, tier)}`" for tier in (Tier.MIRROR, Tier.CHANGELOG)
+    )
+    session.sql(f"CREATE TABLE {mirror} ({own}) USING delta")
+    session.sql(f"CREATE TABLE {changelog} ({meta}, {own}) USING delta")
+    kept = [(-0.0, 1.0, 1.0), (-0.0, 2.0, 2.0), (0.0, 3.0, 3.0)]
+    session.createDataFrame(kept, own).writeTo(mirror).append()
+    changes = [
+        ("u", 1, 0, ["n"], 1, -0.0, 2.0, None),
+        ("d", 2, 0, ["n"], 1, 0.0, 3.0, None),
+        ("u", 2, 1, ["n"], 1, -0.0, 3.0, None),
+        ("r", 3, 0, None, 1, -0.0, 3.0, 3.5),
+        ("r", 4, 0, None, 1, 4.0, -0.0, 4.5),
+    ]
+    session.createDataFrame(changes, f"{meta}, {own}").writeTo(changelog).append()
+    expected = ["-0.0 1.0 1.0", "-0.0 2.0 2.0", "-0.0 3.0 3.5", "4.0 -0.0 4.5"]
+    reached = MirrorPosition(0, 0, partial=True)
+
+    def shown(text: str) -> list[str]:
+        return sorted(" ".join(map(str, row)) for row in session.sql(text).collect())
+
+    assert shown(live_view_sql(root, schema, reached)) == expected
+    merge = Merge(root, schema, reached, 1)
+    rows = shown(merge.rows(1))
+    assert rows == expected[1:]
+    session.sql(merge.statement())
+    assert shown(f"SELECT * FROM {mirror}") == expected
