@@ -150,7 +150,8 @@ class TableMapping:
     def _refusal(self, column: Column) -> KafkaRefused:
         return KafkaRefused(
             f"{self.schema.table} has rows without {column.name}, and null would be a lie; set "
-            "binlog_row_image = FULL at the source, or leave the column out with kafka.column_exclude_list"
+            "binlog_row_image = FULL at the source, make the column STORED if it is VIRTUAL, or leave it out with "
+            "kafka.column_exclude_list"
         )
 
 
