@@ -114,9 +114,10 @@ def _route(work: Conversion, prefix: str, own: Options) -> None:
     renames = own["type"] == _ROUTER
     regex = own.pop("topic.regex" if renames else "regex", "")
     replacement = own.pop("topic.replacement" if renames else "replacement", "")
-    if wrong := mistake_in_rewriting(regex, replacement):
+    if wrong := javas_class([regex]) or mistake_in_rewriting(regex, replacement):
         work.tell(NoteKind.OTHERWISE, f"{prefix}type", wrong)
         return
+    _tell_javas_class(work, prefix, own, "key.field.regex")
     found: dict[str, TomlValue] = {"topic_regex": regex, "topic_replacement": replacement}
     if not renames:
         found["key_enforce_uniqueness"] = False
@@ -139,8 +140,16 @@ def _route(work: Conversion, prefix: str, own: Options) -> None:
     work.add("kafka", "topic_routes", found)
 
 
+def _tell_javas_class(work: Conversion, prefix: str, own: Options, name: str) -> None:
+    """Leaves out an expression that Python would read otherwise than Java, and tells of it."""
+    if wrong := javas_class([own.get(name, "")]):
+        del own[name]
+        work.tell(NoteKind.OTHERWISE, prefix + name, wrong)
+
+
 def _outbox(work: Conversion, prefix: str, own: Options) -> None:
     found: dict[str, TomlValue] = {"tables": _outbox_tables(work, prefix, own)}
+    _tell_javas_class(work, prefix, own, "route.topic.regex")
     for name, key in _OUTBOX_TEXTS.items():
         if name in own:
             given = own.pop(name)

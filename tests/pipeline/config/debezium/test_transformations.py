@@ -69,6 +69,19 @@ def test_routes() -> None:
     assert told(by_regex | again | {"transforms": "t,s"}) == ["transforms.s.type"]
 
 
+def test_a_class_of_characters_that_java_alone_reads_so_is_named() -> None:
+    """Python takes the first `]` for the end of the class, so that the route would match nothing."""
+    only_java = "(.*)[.][a-z&&[^b]]+"
+    by_regex = one(REGEX, regex=only_java, replacement="$1")
+    assert told(by_regex) == ["transforms.t.type"] and "topic_routes" not in kafka(by_regex)
+    by_table = one(ROUTER, topic_regex="(.*)_[0-9]", topic_replacement="$1", key_field_regex=only_java)
+    assert told(by_table) == ["transforms.t.key.field.regex"]
+    assert "key_field_regex" not in kafka(by_table)["topic_routes"][0]
+    box = one(OUTBOX, route_topic_regex=only_java)
+    assert told(box) == ["transforms.t.route.topic.regex"]
+    assert "route_topic_regex" not in kafka(box)["outboxes"][0]
+
+
 @pytest.mark.parametrize(
     ("pattern", "tables"),
     [
