@@ -241,10 +241,8 @@ class SegmentPlanner:
                 continue
             entry = self._entry(segment)
             self._note(entry)
-            choice, restarted = (
-                choice_of(begins, self._options.through, entry),
-                self._restarted(entry, begins),
-            )
+            choice = choice_of(begins, self._options.through, entry)
+            restarted = self._restarted(entry, begins)
             if begins is not None and is_through(entry, begins):
                 begins = None
             paths = {
