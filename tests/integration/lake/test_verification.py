@@ -922,23 +922,24 @@ def add_column(table: Table, schema: TableSchema) -> None:
 )
 def test_a_path_is_one_name_and_no_pattern(spark: Spark, tmp_path: Path, folder: str, matched: str) -> None:
     """Beside the journal and the lake are others, which the path would match as a pattern."""
-    for path, value in ((matched, 6), (folder, 7)):
-        made = Verified(spark, tmp_path / path, FEW)
-        with closing(made.history.store):
-            made.history.transaction(*((made.table, "c", few(key, value)) for key in range(4)))
+    other, made = (Verified(spark, tmp_path / path, FEW) for path in (matched, folder))
+    with closing(other.history.store), closing(made.history.store):
+        for each, value in ((other, 6), (made, 7)):
+            each.history.transaction(*((each.table, "c", few(key, value)) for key in range(4)))
+            each.deliver()
+            each.merge()
+            each.history.transaction((each.table, "u", few(1, value + 10)))
+        other.deliver()
+        assert made.verify_all("v").verdict is LakeVerdict.EQUAL
+        made.history.begin_verification("w", made.table)
+        for half in ([(0, "a"), (1, "a")], [(2, "a"), (3, "a")]):
+            made.history.verify("w", made.table, half)
             made.deliver()
-            made.merge()
-            made.history.transaction((made.table, "u", few(1, value + 10)))
-            assert made.verify_all("v").verdict is LakeVerdict.EQUAL
-            made.history.begin_verification("w", made.table)
-            for half in ([(0, "a"), (1, "a")], [(2, "a"), (3, "a")]):
-                made.history.verify("w", made.table, half)
-                made.deliver()
-                made.compare("w")
-            assert made.end("w", 4).verdict is LakeVerdict.EQUAL
-        wanted = sorted(made.table.source.values())
+            made.compare("w")
+        assert made.end("w", 4).verdict is LakeVerdict.EQUAL
+    for each in (other, made):
         with closing(engine()) as duck:
-            query = live_view_text(made.root, "shop.few", Dialect.DUCKDB)
-            assert sorted(duck.execute(query).fetchall()) == wanted
-        changelog = DeltaTable(location(made.root, made.id, Tier.CHANGELOG)).to_pyarrow_table()
+            query = live_view_text(each.root, "shop.few", Dialect.DUCKDB)
+            assert sorted(duck.execute(query).fetchall()) == sorted(each.table.source.values())
+        changelog = DeltaTable(location(each.root, each.id, Tier.CHANGELOG)).to_pyarrow_table()
         assert len(changelog) == 5
