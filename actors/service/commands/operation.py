@@ -23,8 +23,12 @@ WATCH_EVERY_S: Final = 1.0
 # How often it is asked for the result that somebody waits for.
 RESULT_EVERY_S: Final = 0.2
 
-# For how long a service that fails to answer is asked again for it.
+# For how long a service that fails to answer is asked again for it. For so long a table is waited for that the lake's
+# sink fails to write.
 RESULT_PATIENCE_S: Final = 60.0
+
+# The states of a table whose rows are still being read.
+_READING: Final = ("waiting", "chunking")
 
 
 @click.command(name="signal")
@@ -153,32 +157,63 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
     """Waits for a verification. Returns the result for each of its tables.
 
-    Raises NotRunning, Transient if the service fails to answer for too long, or Definite if it has forgotten it or says
-    no results.
+    A table that the lake's sink fails to write has none until the sink succeeds. So one that is read is waited for no
+    longer than RESULT_PATIENCE_S, once all others are there. Raises NotRunning, Transient if the service fails to
+    answer for too long, or Definite if it has forgotten it or says no results.
     """
-    patience_ends = time.monotonic() + RESULT_PATIENCE_S
+    patience_ends = asks_at = time.monotonic() + RESULT_PATIENCE_S
+    waited = frozenset[str]()
     while True:
         try:
-            known = {each["id"]: each for each in client.get(settings, "/snapshots")["snapshots"]}
+            tables = _verified_tables(settings, id_)
+            waits = {name: each for name, each in (tables or {}).items() if each["result"] is None}
+            if waits.keys() != waited:
+                waited, asks_at = frozenset(waits), time.monotonic() + RESULT_PATIENCE_S
+            asks = bool(waits) and time.monotonic() >= asks_at
+            unjudged = _unwritten(settings, waits) if asks else {}
         except Transient:
             if time.monotonic() >= patience_ends:
                 raise
-            time.sleep(RESULT_EVERY_S)
-            continue
-        patience_ends = time.monotonic() + RESULT_PATIENCE_S
-        if id_ in known:
-            tables = known[id_]["tables"]
-            if any("result" not in each for each in tables):
-                raise Definite(
-                    f"the service is older than this command and doesn't say what the verification {id_} finds;"
-                    " restart it with this version"
-                )
-            found = {str(TableId(each["database"], each["table"])): each["result"] for each in tables}
-            if None not in found.values():
-                return found
-        elif known:  # while capture restarts there are none
-            raise Definite(f"the service has forgotten the verification {id_}, since many others have ended")
+        else:
+            if tables is not None and unjudged.keys() == waits.keys():
+                return {name: unjudged.get(name) or each["result"] for name, each in tables.items()}
+            patience_ends = time.monotonic() + RESULT_PATIENCE_S
+            asks_at = patience_ends if asks else asks_at
         time.sleep(RESULT_EVERY_S)
+
+
+def _verified_tables(settings: Settings, id_: str) -> dict[str, dict[str, Any]] | None:
+    """Returns what the service says of each table of a verification; None while capture restarts. Raises as
+    `_verified`."""
+    known = {each["id"]: each for each in client.get(settings, "/snapshots")["snapshots"]}
+    if id_ not in known:
+        if known:  # while capture restarts there are none
+            raise Definite(f"the service has forgotten the verification {id_}, since many others have ended")
+        return None
+    tables = known[id_]["tables"]
+    if any("result" not in each for each in tables):
+        raise Definite(
+            f"the service is older than this command and doesn't say what the verification {id_} finds;"
+            " restart it with this version"
+        )
+    return {str(TableId(each["database"], each["table"])): each for each in tables}
+
+
+def _unwritten(settings: Settings, waits: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns a result for those of these tables that are read, and that the lake's sink fails to write."""
+    told = {each["table"]: each["lake"]["stopped"] for each in client.get(settings, "/tables")["tables"]}
+    return {
+        name: {
+            "verdict": "unjudged",
+            "rows": each["rows"],
+            "found": {},
+            "position": "",
+            "reason": f"the lake doesn't have its changes: {told[name]}",
+            "repaired": None,
+        }
+        for name, each in waits.items()
+        if each["state"] not in _READING and told.get(name)
+    }
 
 
 @click.command()

@@ -164,7 +164,8 @@ def verification_line(table: str, result: Mapping[str, Any]) -> str:
 
 def _judgement(result: Mapping[str, Any], done: str) -> str:
     said = [result["verdict"], f"{result['rows']:,} rows {done}", *_findings(result)]
-    return f"{', '.join(said)}, at {' '.join(result['position'].split())}"
+    at = [f"at {' '.join(result['position'].split())}"] if result["position"] else []
+    return ", ".join([*said, *at])
 
 
 def _last_verdict(result: Mapping[str, Any]) -> str:

@@ -70,8 +70,11 @@ def test_without_tables_all_are_meant_though_a_pattern_of_the_file_matches_none(
 
 
 def known(id_: str, *results: dict[str, Any] | None) -> dict[str, Any]:
-    """What /snapshots says of a verification."""
-    tables = [{"database": "shop", "table": f"t{at}", "result": each} for at, each in enumerate(results)]
+    """What /snapshots says of a verification whose rows are all read."""
+    tables = [
+        {"database": "shop", "table": f"t{at}", "state": "completed", "rows": 3, "result": each}
+        for at, each in enumerate(results)
+    ]
     return {"snapshots": [{"id": id_, "tables": tables}]}
 
 
@@ -132,6 +135,37 @@ def test_a_verification_outlasts_a_service_that_fails_to_answer(
     assert told.exit_code == code
     said = "shop.t0: equal, 3 rows read" if code == 0 else "tidemark: too many requests at once"
     assert said in told.output
+
+
+def test_a_table_that_the_lake_fails_to_take_holds_up_no_result_of_another(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lake tries that table again without an end, and its rows can be compared no earlier."""
+    read = known("v1", result("equal"), None)
+    reading = known("v1", result("equal"), None)
+    reading["snapshots"][0]["tables"][1]["state"] = "chunking"
+    why = "it failed 7 times in a row and is tried again: no permission"
+    stopped = [None, None, why]
+    asked: list[str] = []
+
+    def get(_: object, path: str) -> dict[str, Any]:
+        asked.append(path)
+        if path == "/snapshots":
+            return reading if asked.count("/tables") == 0 else read
+        lacks = stopped[asked.count("/tables") - 1]
+        return {"tables": [{"table": f"shop.t{at}", "lake": {"stopped": lacks}} for at in range(2)]}
+
+    monkeypatch.setattr(client, "get", get)
+    monkeypatch.setattr(client, "post", lambda *_: (200, {"id": "v1"}))
+    monkeypatch.setattr(operation, "RESULT_PATIENCE_S", 0.01)
+    monkeypatch.setattr(operation, "RESULT_EVERY_S", 0.02)
+    told = tidemark("verify", config)
+    assert told.exit_code == 2
+    assert told.output.splitlines() == [
+        "shop.t0: equal, 3 rows read, at a:1-7",
+        f"shop.t1: unjudged, 3 rows read, the lake doesn't have its changes: {why}",
+    ]
+    assert asked.count("/tables") == len(stopped)
 
 
 def test_a_verification_that_the_service_has_forgotten_has_no_result(
