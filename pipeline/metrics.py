@@ -375,7 +375,7 @@ WORK_FAILED = Counter(
 FINDINGS = Gauge(
     "tidemark_verification_findings",
     "Rows of a lake table that differ from the source's, as the last verification that could be judged found them. "
-    "Kind is missing, extra, different or duplicate.",
+    "0 of a table that was dropped. Kind is missing, extra, different or duplicate.",
     ("table", "kind"),
 )
 VERIFIED_AT = Gauge(

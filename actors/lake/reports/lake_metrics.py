@@ -27,6 +27,7 @@ from pipeline.lake.tables.maintenance import Chore
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import DROPPED
 
 log = structlog.get_logger()
 
@@ -137,9 +138,11 @@ class LakeMetrics:
     def _measure_verified(self, judgements: Iterable[Judgement]) -> None:
         for each in judgements:
             of = str(each.table)
-            if each.verdict is not LakeVerdict.UNJUDGED:  # what was found before may still be there
+            gone = each.reason.startswith(DROPPED)  # its mirror is empty then
+            if gone or each.verdict is not LakeVerdict.UNJUDGED:  # what was found before may still be there
                 for kind in FindingKind:
-                    self._metrics.set(catalogue.FINDINGS, each.found.get(kind, 0), table=of, kind=kind.value)
+                    count = 0 if gone else each.found.get(kind, 0)
+                    self._metrics.set(catalogue.FINDINGS, count, table=of, kind=kind.value)
             if each.verdict is LakeVerdict.EQUAL:
                 self._metrics.set(catalogue.VERIFIED_AT, each.at, table=of)
             else:

@@ -16,6 +16,7 @@ from pipeline.lake.facts import LakeTimerFired, WorkDone
 from pipeline.lake.state import Failed, State
 from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
+from pipeline.snapshot.snapshot import DROPPED
 from tests.pipeline.lake.test_delivery import ITEMS
 from tests.pipeline.lake.test_step import ORDERS
 
@@ -51,6 +52,22 @@ def test_a_verification_that_cannot_be_judged_leaves_what_was_found(
     recorded.record(WorkDone(TableSize(), None, (equal,)), verifying(state), state)
     assert extra() == 0
     assert metrics.value(catalogue.VERIFIED_AT, table=str(ORDERS)) == 7.0, "perhaps before this start"
+
+
+@pytest.mark.parametrize("found_until_then", [{}, {FindingKind.MISSING: 1}])
+def test_what_was_found_in_a_table_ends_with_the_table(
+    found_until_then: dict[FindingKind, int], recorded: LakeMetrics, metrics: Metrics
+) -> None:
+    """No later verification can find a dropped table equal, so the alert would never end."""
+    state = State(LakeSettings("/lake"))
+    found = Judgement("v1", ORDERS, LakeVerdict.DIFFERENT, 9, {FindingKind.EXTRA: 2}, "", 5.0)
+    recorded.record(WorkDone(TableSize(), None, (found,)), verifying(state), state)
+    assert metrics.total(catalogue.FINDINGS, table=str(ORDERS)) == 2
+    verdict = LakeVerdict.DIFFERENT if found_until_then else LakeVerdict.UNJUDGED
+    dropped = Judgement("v2", ORDERS, verdict, 0, found_until_then, "", 6.0, f"{DROPPED}: it doesn't exist")
+    recorded.record(WorkDone(TableSize(), None, (dropped,)), verifying(state), state)
+    assert metrics.total(catalogue.FINDINGS, table=str(ORDERS)) == 0
+    assert metrics.value(catalogue.VERIFIED_AT, table=str(ORDERS)) == 0, "it wasn't found equal"
 
 
 def test_verifications_without_a_result_are_counted(recorded: LakeMetrics, metrics: Metrics) -> None:
