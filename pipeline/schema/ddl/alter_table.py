@@ -188,19 +188,20 @@ def is_certain(schema: TableSchema, changes: ColumnChanges) -> bool:
 
     It isn't if two columns would have one name then: the statement found another schema.
     """
-    meant = [*(old for old, _ in changes.renamed), *changes.dropped]
-    found = {name: _named(schema, name) for name in meant}
+    meant, names = [*(old for old, _ in changes.renamed), *changes.dropped], _ColumnNames(schema)
+    found = {name: names.meant(name) for name in meant}
     gone = {found[name] for name in changes.dropped}
     given = {found[old]: new for old, new in changes.renamed}
     stay = [column.name for column in schema.columns if column.name not in gone]
     after = {ascii_folded(given.get(name, name)) for name in stay}
-    known = all(column is not None or not _may_mean(schema, name) for name, column in found.items())
+    known = all(column is not None or not names.may_be(name) for name, column in found.items())
     return known and len(after) == len(stay)
 
 
 def shortens_key(schema: TableSchema, changes: ColumnChanges) -> bool:
     """Whether a column of the key goes, which `alteration_of` doesn't record."""
-    return any(_named(schema, name) in schema.key_names for name in changes.dropped)
+    names = _ColumnNames(schema)
+    return any(names.meant(name) in schema.key_names for name in changes.dropped)
 
 
 def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
@@ -210,8 +211,9 @@ def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -
     recorded as removed: the rows that it told apart can't stay unchanged. Nor are columns recorded as added if the
     schema has the name of one: then it isn't the schema that the statement found.
     """
-    pairs = [(column, new) for old, new in changes.renamed if (column := _named(schema, old))]
-    gone = [column for name in changes.dropped if (column := _named(schema, name))]
+    names = _ColumnNames(schema)
+    pairs = [(column, new) for old, new in changes.renamed if (column := names.meant(old))]
+    gone = [column for name in changes.dropped if (column := names.meant(name))]
     renamed = tuple((old, new) for old, new in pairs if old != new)
     dropped = tuple(column for column in gone if column not in schema.key_names)
     after = _with(schema, dict(renamed), frozenset(dropped))
@@ -223,17 +225,22 @@ def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -
     return Alteration(replace(after, columns=columns), statement, done)
 
 
-def _named(schema: TableSchema, name: str) -> str | None:
-    """The column that a statement calls so, by any case of ASCII letters; None where that isn't certain of one."""
-    names = [column.name for column in schema.columns]
-    if name in names:
-        return name
-    return next((each for each in names if ascii_folded(each) == ascii_folded(name)), None)
+class _ColumnNames:
+    """A schema's names, each folded once: one statement may name all of a table's 4,096 columns."""
 
+    def __init__(self, schema: TableSchema) -> None:
+        names = [column.name for column in schema.columns]
+        self._exact = frozenset(names)
+        self._folded = {ascii_folded(name): name for name in reversed(names)}
+        self._wide = frozenset(map(widely_folded, names))
 
-def _may_mean(schema: TableSchema, name: str) -> bool:
-    """Whether the server may take this name for that of a column; it doesn't fold all letters as Unicode does."""
-    return any(widely_folded(column.name) == widely_folded(name) for column in schema.columns)
+    def meant(self, name: str) -> str | None:
+        """The column that a statement calls so, by any case of ASCII letters; None where that isn't certain of one."""
+        return name if name in self._exact else self._folded.get(ascii_folded(name))
+
+    def may_be(self, name: str) -> bool:
+        """Whether the server may take this name for that of a column; it doesn't fold all letters as Unicode does."""
+        return widely_folded(name) in self._wide
 
 
 def _with(schema: TableSchema, names: Mapping[str, str], dropped: frozenset[str]) -> TableSchema:

@@ -1,5 +1,6 @@
 """What a statement is sure to make of a table's columns: names that change, and columns that go."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -177,3 +178,29 @@ def test_what_says_nothing_of_the_known_columns_is_no_alteration() -> None:
 def test_a_column_of_the_key_does_not_go() -> None:
     """Rows that it told apart can't stay, so the verification of the next schema has to miss it."""
     assert alteration_of(SCHEMA, ColumnChanges((), ("a",)), "ALTER TABLE") is None
+
+
+class CountedColumns(tuple[Column, ...]):
+    """A table's columns, which count how often they were all walked."""
+
+    __slots__ = ()
+    walks = 0
+
+    def __iter__(self) -> Iterator[Column]:
+        CountedColumns.walks += 1
+        return super().__iter__()
+
+
+def test_columns_are_walked_as_often_for_many_names_as_for_few() -> None:
+    columns = CountedColumns(Column(f"c{i}", INT, True) for i in range(200))
+    schema = TableSchema(T, columns, (199,))
+
+    def walks(names: int) -> int:
+        CountedColumns.walks = 0
+        changes = ColumnChanges(tuple((f"C{i}", f"n{i}") for i in range(names)), ("C198", "other"))
+        assert is_certain(schema, changes)
+        assert not shortens_key(schema, changes)
+        assert alteration_of(schema, changes, "ALTER TABLE") is not None
+        return CountedColumns.walks
+
+    assert walks(100) == walks(1) > 0
