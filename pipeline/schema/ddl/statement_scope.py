@@ -10,8 +10,9 @@ case alone may mean a known table. That is certain if only ASCII letters have an
 names folds these, and if one known table alone has such a name. How a server folds other letters only it knows.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pipeline.schema.ddl.sql_lexer import NAME_KINDS, Lexeme, LexemeKind, lexeme_lists
 from pipeline.schema.ddl.statement_kinds import LoggedStatement
@@ -52,9 +53,11 @@ def _identifiers(found: Iterable[Lexeme]) -> Iterator[Identifier]:
 _OF_DATABASES = frozenset({"database", "schema"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StatementScope:
     """What names in a statement may mean: the tables that are captured, those of them that are known, and how.
+
+    It folds each known name once: one statement may name thousands of tables, and thousands may be known.
 
     `unknown_engines`: the tables whose engine may have lost rows that the log has. `lowers`: whether the server stores
     names in small letters alone.
@@ -72,14 +75,13 @@ class StatementScope:
             return frozenset({table})
         if not self.folds:
             return frozenset()
-        return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
+        return frozenset(self._by_wide_name.get(widely_folded(str(table)), ()))
 
     def surely_meant(self, table: TableId) -> TableId:
         """The known table that this name is certain to mean; the name itself if that isn't certain of one."""
         if not self.folds or table in self.known:
             return table
-        written = ascii_folded(str(table))
-        same = [each for each in self.known if ascii_folded(str(each)) == written]
+        same = self._by_ascii_name.get(ascii_folded(str(table)), ())
         return same[0] if len(same) == 1 else table
 
     def meant_or_new(self, table: TableId) -> frozenset[TableId]:
@@ -108,6 +110,14 @@ class StatementScope:
     def same(self, known: str, name: str) -> bool:
         """Whether a name may be this one."""
         return known == name or (self.folds and widely_folded(known) == widely_folded(name))
+
+    @cached_property
+    def _by_wide_name(self) -> Mapping[str, list[TableId]]:
+        return _by_name(self.known, widely_folded)
+
+    @cached_property
+    def _by_ascii_name(self) -> Mapping[str, list[TableId]]:
+        return _by_name(self.known, ascii_folded)
 
 
 def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
@@ -139,6 +149,14 @@ def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozens
     }
     unknown = {TableId(identifier.qualifier or statement.database, identifier.name) for identifier in named}
     return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
+
+
+def _by_name(tables: Iterable[TableId], folded: Callable[[str], str]) -> Mapping[str, list[TableId]]:
+    """The tables by their names, of which those that fold to the same are one."""
+    found: dict[str, list[TableId]] = {}
+    for table in tables:
+        found.setdefault(folded(str(table)), []).append(table)
+    return found
 
 
 def ascii_folded(name: str) -> str:

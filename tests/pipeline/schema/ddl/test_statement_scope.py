@@ -1,5 +1,7 @@
 """Which names a statement has in it, and which of them a dot joins."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +108,29 @@ def test_a_statement_touches_what_it_names(text: str, database: str, wanted: set
 def test_a_statement_on_other_databases_touches_nothing() -> None:
     assert touched("CREATE TABLE things (id INT)", "other") == set()
     assert touched("CREATE TABLE things (id INT)", "shop") >= {"shop.things"}
+
+
+class CountedTables(frozenset[TableId]):
+    """Known tables, which count how often they were all walked."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[TableId]:
+        CountedTables.walks += 1
+        return super().__iter__()
+
+
+def test_the_known_tables_are_walked_as_often_for_many_names_as_for_few() -> None:
+    known = CountedTables(TableId("shop", f"t{i}") for i in range(10))
+
+    def walks(names: int) -> int:
+        CountedTables.walks = 0
+        scope = StatementScope(SHOP, known)
+        for i in range(names):
+            other = TableId("shop", f"u{i}")
+            assert (scope.meant(other), scope.surely_meant(other)) == (frozenset(), other)
+        met, wanted = TableId("SHOP", "T7"), TableId("shop", "t7")
+        assert (scope.meant(met), scope.surely_meant(met)) == (frozenset({wanted}), wanted)
+        return CountedTables.walks
+
+    assert walks(100) == walks(1) > 0
