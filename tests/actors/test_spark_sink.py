@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,7 +109,7 @@ async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_a
         def trim(self, *_: object) -> None:
             raise error
 
-    lake: Any = SimpleNamespace(upkeep=FailingUpkeep(), version=lambda *_: 0)
+    lake: Any = SimpleNamespace(upkeep=FailingUpkeep(), version=lambda *_: 0, work=nullcontext)
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     trim = MaintainTable(Chore.TRIM, kept, None, 1.0, None)
@@ -121,7 +122,7 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
         def trim(self, *_: object) -> None:
             raise SparkLost("gone")
 
-    lake: Any = SimpleNamespace(upkeep=GoneUpkeep(), version=lambda *_: 0)
+    lake: Any = SimpleNamespace(upkeep=GoneUpkeep(), version=lambda *_: 0, work=nullcontext)
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
@@ -136,6 +137,7 @@ async def test_trouble_with_the_tables_of_verifications_fails_no_tables_trim(
     lake: Any = SimpleNamespace(
         upkeep=upkeep,
         version=lambda *_: 0,
+        work=nullcontext,
         make_durable=lambda *_: None,
         written_between=lambda *_: WrittenFiles(),
         settled_versions=lambda _: None,
@@ -177,6 +179,7 @@ async def test_what_work_has_written_is_counted_and_work_does_not_fail_by_that(
     lake: Any = SimpleNamespace(
         upkeep=upkeep,
         version=lambda *_: version,
+        work=nullcontext,
         make_durable=deliver,
         written_between=written_between,
         settled_versions=lambda _: None,

@@ -28,6 +28,7 @@ from pipeline.lake.tables import maintenance
 from pipeline.lake.tables.maintenance import Chore, TableSize, Trim, bound_trim
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
+from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Ready
 from tests.histories.power import Power
 from tests.integration.history import READY, Table
@@ -361,6 +362,29 @@ def test_what_work_says_that_it_has_written_is_on_the_disk(
     (compacted,) = (size for path, size in new.items() if path.name.startswith("part-"))
     assert len(new) == (1 + 2) + (1 + 2)
     assert written == WrittenFiles(1 + 2, compacted)
+
+
+def test_no_commit_counts_on_it_that_delta_commits_nothing_while_work_is_at_the_table(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(delivery)
+    compacted, alone = Upkeep.compact, list[bool]()
+
+    def look() -> None:
+        for tier in Tier:
+            with delivery.lake._at_work.without(location(delivery.root, ID, tier)) as without_work:
+                alone.append(without_work)
+
+    def compact(upkeep: Upkeep, table: TableId, tier: Tier) -> None:
+        look()
+        compacted(upkeep, table, tier)
+
+    monkeypatch.setattr(Upkeep, "compact", compact)
+    kept = maintenance.found_table(ID, Tier.CHANGELOG, TableSize(), 0.0, 0)
+    do_work(delivery.lake, MaintainTable(Chore.COMPACT, kept, None, 1.0, None))
+    assert alone == [False, False]
+    look()
+    assert alone[2:] == [True, True]
 
 
 def test_work_that_delta_gave_up_is_tried_again(delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
