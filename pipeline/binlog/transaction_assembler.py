@@ -171,8 +171,9 @@ class TransactionAssembler:
         self._prepared = PreparedTransactions(bound.held, prepared)
         self._let_go = False  # whether there was no room for its rows, of an XA transaction
         # What changed rows and isn't in the slice's own: of the open transaction, and of those that have passed in it.
-        self._open_unread: list[RowsUnread] = []
-        self._unread: list[RowsUnread] = []
+        # Each once, however many statements say the same: no bound of a slice counts them.
+        self._open_unread: dict[RowsUnread, None] = {}
+        self._unread: dict[RowsUnread, None] = {}
         self._ready: list[Given] = []
 
     @property
@@ -297,7 +298,7 @@ class TransactionAssembler:
                 at = self._reached.at()
                 self._give(LogAdvanced(at, self._covered(at), self._prepared.noted, (lost,)), at)
             case phase if phase == BEGUN:
-                self._open_unread.append(lost)
+                self._open_unread[lost] = None
                 self._add_passed(self._transaction())
                 self._close()
             case _:
@@ -443,7 +444,7 @@ class TransactionAssembler:
 
     def _add_unread(self, unread: RowsUnread) -> None:
         """The open transaction changes more than its rows. So the compiled parser doesn't handle its end."""
-        self._open_unread.append(unread)
+        self._open_unread[unread] = None
         self.state.phase = SPECIAL
 
     def _rolled_back(self) -> None:
@@ -485,7 +486,7 @@ class TransactionAssembler:
         It also does if the log has some of the changes as statements only.
         """
         held, at = self.slice.hold(), self._reached.at()
-        unread, self._open_unread = self._open_unread, []
+        unread, self._open_unread = self._open_unread, {}
         tables = self._open_tables().union(*(each.tables for each in unread))
         noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(tables)), databases=_databases(unread))
         numbers: list[int] = np.unique(held.events[MAP]).tolist()
@@ -544,8 +545,8 @@ class TransactionAssembler:
 
     def _add_passed(self, transaction: Transaction) -> None:
         self.slice.add_transaction(transaction)
-        self._unread += self._open_unread
-        self._open_unread = []
+        self._unread |= self._open_unread
+        self._open_unread = {}
         self.state.end = self._reached.at().offset
 
     def _add_emptied(self, end: Coordinates) -> None:
@@ -615,7 +616,7 @@ class TransactionAssembler:
         self.state.tables = 0
         self._xid, self._creation = "", None
         self._emptied, self._bare, self._changed = (), None, frozenset()
-        self._open_unread, self._let_go = [], False
+        self._open_unread, self._let_go = {}, False
 
     # Messages
 
@@ -657,7 +658,7 @@ class TransactionAssembler:
         if self.slice.passed:
             end = self._reached.at(self.state.end)
             passed = WholeTransactions(end, self._covered(end), tuple(self._unread), self._prepared.noted)
-            cut, self._unread = self.slice.cut(passed), []
+            cut, self._unread = self.slice.cut(passed), {}
             if not self._passed_before:
                 self._give(cut, end)
         if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:

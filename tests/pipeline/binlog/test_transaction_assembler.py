@@ -600,6 +600,14 @@ def test_statement_format_has_captured_tables_read_anew_that_it_may_be_about() -
         assert (numbers(slice_), [each.databases for each in slice_.unread]) == (["1"], [None])
 
 
+def test_many_statements_that_say_the_same_are_told_once() -> None:
+    of_shop, of_others = query("UPDATE x SET y = 1", updated="shop"), query("UPDATE x SET y = 1", updated="b")
+    log_events = [*transaction(1, *[of_shop, of_others] * 20), *transaction(2, *[of_others] * 20)]
+    slice_ = last(read(stream(), [rotate(), *log_events]))
+    assert numbers(slice_) == ["1", "2"]
+    assert [each.databases for each in slice_.unread] == [frozenset({"shop"}), frozenset({"b"})]
+
+
 def test_a_load_data_says_where_it_changed_something() -> None:
     for updated, unread in (("shop", [frozenset({"shop"})]), ("other", [])):
         log_events = [rotate(), *transaction(1, loaded(updated))]
