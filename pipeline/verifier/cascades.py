@@ -71,9 +71,8 @@ class OutdatedForeignKeys:
 def cascaded_tables(keys: Iterable[ForeignKey], changes: TableChanges) -> frozenset[TableId]:
     """Returns the tables whose rows may have changed along with these. Another foreign key may continue a change."""
     known = tuple(keys)
-    return changed_along(
-        known, {k.child for k in known if k.parent == changes.schema.table and _works(k, changes)}
-    )
+    begun = {k.child for k in known if k.parent == changes.schema.table and _works(k, changes)}
+    return changed_along(known, begun) if begun else frozenset()
 
 
 def changed_along(keys: Collection[ForeignKey], changed: Collection[TableId]) -> frozenset[TableId]:
@@ -118,10 +117,11 @@ def find_cascades(
 ) -> Mapping[TableId, frozenset[TableId]]:
     """Returns the tables that foreign keys may have changed along with these changes, and the tables that began it.
 
-    It includes those found `before` in the same transaction.
+    It includes those found `before` in the same transaction. It walks the keys once for a slice, and again only for a
+    table that is a parent: a slice may have rows of thousands of tables, and these thousands of keys.
     """
-    found = dict(before)
-    for each in changes if keys else ():
+    found, parents = dict(before), {key.parent for key in keys}
+    for each in (every for every in changes if every.schema.table in parents):
         for child in cascaded_tables(keys, each):
             found[child] = found.get(child, frozenset()) | {each.schema.table}
     return found

@@ -1,6 +1,6 @@
 """Which tables may have changed below the log along with a row that it has, or that it lacks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -105,6 +105,28 @@ def test_foreign_keys_have_children_read_anew_and_say_whose() -> None:
     assert "along with those of d.a" in restarts[0].reason
     assert find_cascades([], [DELETED], {}) == {}
     assert find_cascades([key(B, A)], [DELETED], {C: frozenset({D})}) == {B: {A}, C: {D}}
+
+
+class CountedKeys(frozenset[ForeignKey]):
+    """Foreign keys, which count how often they were all walked."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[ForeignKey]:
+        CountedKeys.walks += 1
+        return super().__iter__()
+
+
+def test_foreign_keys_are_walked_as_often_for_many_children_as_for_few() -> None:
+    keys = CountedKeys({key(B, A), key(D, C)})
+
+    def walks(children: int) -> int:
+        CountedKeys.walks = 0
+        of_child = replace(DELETED, schema=replace(SCHEMA, table=B))
+        assert find_cascades(keys, [*[of_child] * children, DELETED], {}) == {B: {A}}
+        return CountedKeys.walks
+
+    assert walks(100) == walks(1) > 0
 
 
 def test_tables_stop_along_with_those_that_foreign_keys_change_them_by() -> None:
