@@ -192,7 +192,8 @@ def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
     A creation that is certain (`Effect.CREATED`) doesn't need this: it also ends a snapshot that has not failed yet. An
     uncertain one (IF NOT EXISTS) and an ALTER TABLE need it.
     """
-    last = [snapshot.tables[table] for snapshot in checkpoint.snapshots if table in snapshot.tables][-1:]
+    reads = [snapshot for snapshot in checkpoint.snapshots if snapshot.verification is None]
+    last = [snapshot.tables[table] for snapshot in reads if table in snapshot.tables][-1:]
     stopped = any(isinstance(state, SnapshotStopped) for state in last)
     return stays_incomplete(checkpoint, table) and not stopped
 

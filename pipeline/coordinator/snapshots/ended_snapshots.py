@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipeline.coordinator.state import State, with_checkpoint
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling, Mirror
-from pipeline.snapshot.snapshot import Snapshot, SnapshotStopped
+from pipeline.snapshot.snapshot import Snapshot, SnapshotFailed, SnapshotStopped, is_dropped
 
 # How many ended snapshots the checkpoint keeps, and how many ended verifications, beyond those that say why a mirror
 # lacks rows.
@@ -18,15 +18,17 @@ def forget_old_snapshots(state: State) -> State:
     """Returns the state without the snapshots that ended long ago, in which the ends since are numbered.
 
     What has ended since stays, however much it is: no checkpoint has its end yet. The ends of verifications count by
-    themselves, because the lake compares their rows later. A snapshot that a signal stopped stays while a mirror lacks
-    rows because of that. So no statement begins the mirror again.
+    themselves, because the lake compares their rows later. A snapshot that failed, or that a signal stopped, stays
+    while a mirror lacks rows because of that. So its alert lasts, and no statement begins again what was stopped. If
+    the table was dropped, nothing is lacking.
     """
     before = state.checkpoint.snapshots
     known = max((snapshot.end_number for snapshot in before), default=0)
     snapshots = _number_ends(before, known)
     old = {snapshot.id for snapshot in _beyond_remembered(snapshots) if snapshot.end_number <= known}
     if old:
-        last = {table: snapshot.id for snapshot in snapshots for table in snapshot.tables}
+        reads = (snapshot for snapshot in snapshots if snapshot.verification is None)
+        last = {table: snapshot.id for snapshot in reads for table in snapshot.tables}
         mirrors = state.checkpoint.mirrors
         snapshots = tuple(s for s in snapshots if s.id not in old or _explains_lack(s, last, mirrors))
     return state if snapshots == before else with_checkpoint(state, snapshots=snapshots)
@@ -51,10 +53,14 @@ def _beyond_remembered(snapshots: tuple[Snapshot, ...]) -> Iterator[Snapshot]:
 
 
 def _explains_lack(ended: Snapshot, last: Mapping[TableId, str], mirrors: Mapping[TableId, Mirror]) -> bool:
-    """Returns whether a mirror lacks rows because of it; `last`: the id of each table's last snapshot."""
+    """Returns whether a mirror lacks rows because of it; `last`: the id of each table's last snapshot.
+
+    A verification of the table, which says that the mirror isn't complete, is none.
+    """
     return any(
-        isinstance(state, SnapshotStopped)
+        isinstance(state, SnapshotStopped | SnapshotFailed)
+        and not is_dropped(state)
         and isinstance(mirrors.get(table), Filling)
-        and last[table] == ended.id
+        and last.get(table) == ended.id
         for table, state in ended.tables.items()
     )

@@ -17,11 +17,14 @@ from pipeline.messages.changes import (
 from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.journal import ChangePart, StatementPart
 from pipeline.messages.row_images import ImageKind
+from pipeline.messages.signals import SignalReceived
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column
+from pipeline.signals.signal import VerifyTables
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import SnapshotFailed, SnapshotWaiting
 from pipeline.types.column_types import Integer
@@ -235,6 +238,17 @@ def test_what_somebody_stopped_stays_stopped_however_many_snapshots_came_after_i
     assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Ready)
     capture.give(execute("i13", ITEMS), planned(ITEMS, end=None, high=30))
     assert "s1" not in [snapshot.id for snapshot in capture.checkpoint.snapshots], "it says nothing any more"
+
+
+def test_what_somebody_stopped_stays_stopped_also_after_a_verification() -> None:
+    """The verification says of the table that its mirror isn't complete."""
+    capture = Capture(ORDERS, ITEMS)
+    capture.give(execute("i1", ITEMS), planned(ITEMS, end=None))
+    capture.give(execute("s1", ORDERS), stop("s2", ORDERS))
+    capture.give(SignalReceived(VerifyTables("v1", TableFilter((r"shop\..*",)))), planned(ITEMS, end=None))
+    assert isinstance(capture.table(ORDERS, "v1"), SnapshotFailed)
+    capture.give(statement("a:7", 30, ORDERS), VERIFIED)
+    assert [snapshot.id for snapshot in capture.checkpoint.snapshots] == ["i1", "s1", "v1"]
 
 
 # Statements that the journal keeps

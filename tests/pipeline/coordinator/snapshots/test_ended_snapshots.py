@@ -2,12 +2,13 @@
 
 from pipeline.coordinator.snapshots.ended_snapshots import SNAPSHOTS_REMEMBERED
 from pipeline.lake.verification.runs import runs_of
+from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.outcomes import Outcome, SignalState, outcomes_between
 from pipeline.signals.signal import VerifyTables
-from pipeline.snapshot.checkpoint import Checkpoint, Ready
-from pipeline.snapshot.snapshot import Completed, Progress, Snapshot
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed
 from tests.pipeline.builders import (
     ITEMS,
     ORDERS,
@@ -19,6 +20,7 @@ from tests.pipeline.builders import (
     passed,
     planned,
     read,
+    statement,
     stop,
     wrote,
 )
@@ -105,3 +107,47 @@ def test_ends_of_a_checkpoint_from_before_they_were_numbered_count_as_the_latest
         checkpoint=Checkpoint(gtids("a:1-5"), snapshots=(Snapshot("numbered", {}, end_number=7), *ended))
     )
     assert [snapshot.end_number for snapshot in capture.checkpoint.snapshots] == list(range(8, 18))
+
+
+def test_a_failed_snapshot_is_remembered_as_long_as_its_mirror_lacks_rows() -> None:
+    """However many snapshots and verifications came after it: else the alert of it would end."""
+    ready = Checkpoint(
+        gtids("a:1-5"),
+        scn=3,
+        schemas={each.table: each for each in (ORDERS, ITEMS)},
+        mirrors={ORDERS.table: Filling(2), ITEMS.table: Ready(2)},
+    )
+    capture = Capture(checkpoint=ready)
+    capture.give(execute("failed", ORDERS), PlanFailed(ORDERS.table, "SELECT command denied", gone=False))
+    for number in range(SNAPSHOTS_REMEMBERED + 1):
+        verify = VerifyTables(f"v{number}", TableFilter((r"shop\..*",)))
+        capture.give(SignalReceived(verify), planned(ITEMS, end=None))
+    for number in range(SNAPSHOTS_REMEMBERED + 1):
+        capture.give(execute(f"s{number}", ITEMS), planned(ITEMS, end=None))
+    assert isinstance(capture.table(ORDERS, "v1"), SnapshotFailed), "its mirror isn't complete"
+    assert isinstance(capture.table(ORDERS, "failed"), SnapshotFailed)
+    assert len(capture.checkpoint.snapshots) == 1 + 2 * SNAPSHOTS_REMEMBERED
+
+
+def test_a_snapshot_that_failed_because_its_table_was_dropped_is_forgotten() -> None:
+    capture = Capture(ORDERS, ITEMS)
+    gone = PlanFailed(ORDERS.table, "it doesn't exist", gone=True)
+    capture.give(statement("a:6", 20, ORDERS), execute("dropped", ORDERS), gone)
+    for number in range(SNAPSHOTS_REMEMBERED):
+        capture.give(execute(f"s{number}", ITEMS), planned(ITEMS, end=None))
+    assert "dropped" not in [snapshot.id for snapshot in capture.checkpoint.snapshots]
+
+
+def test_verifications_are_forgotten_that_refused_a_mirror_of_whose_snapshot_nothing_is_left() -> None:
+    """As in a checkpoint from before failed snapshots were remembered."""
+    ready = Checkpoint(
+        gtids("a:1-5"),
+        scn=3,
+        schemas={each.table: each for each in (ORDERS, ITEMS)},
+        mirrors={ORDERS.table: Filling(2), ITEMS.table: Ready(2)},
+    )
+    capture = Capture(checkpoint=ready)
+    for number in range(SNAPSHOTS_REMEMBERED + 1):
+        verify = VerifyTables(f"v{number}", TableFilter((r"shop\..*",)))
+        capture.give(SignalReceived(verify), planned(ITEMS, end=None))
+    assert "v0" not in [snapshot.id for snapshot in capture.checkpoint.snapshots]
