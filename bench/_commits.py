@@ -22,6 +22,7 @@ from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
+from actors.lake.threads.tables_at_work import TablesAtWork
 from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
@@ -147,10 +148,12 @@ def _measured(commit: Commit, pieces: Sequence[Piece], made: Callable[[], list[s
 
 
 def _placing(spark: Spark, store: JournalStore) -> Commit:
-    files, tables = LakeFiles(store), delta_tables(spark.session)
+    files = LakeFiles(store)
+    tables = delta_tables(spark.session, files.sync_earlier, TablesAtWork().without)
 
     def commit(path: str, piece: Piece) -> None:
-        committed = tables(path).append(
+        table = tables(path)
+        committed = table.append(
             lambda folder, there: files.place(folder, Tier.CHANGELOG, [piece], there),
             "bench",
             range(piece.segment, piece.segment + 1),
@@ -158,7 +161,7 @@ def _placing(spark: Spark, store: JournalStore) -> Commit:
             "{}",
         )
         assert committed is not None
-        files.sync_commit(path, committed)
+        files.sync_commit(path, committed, durable=table.is_durable(committed))
 
     return commit
 
