@@ -217,7 +217,7 @@ def effects_of_unread_rows(
     """
     stops: dict[TableId, TableStopped] = {}
     restarts: dict[TableId, MirrorInvalidated] = {}
-    for each in unread:
+    for each in sorted(unread, key=lambda each: each.lost):  # what is lost comes last, and holds
         meant = changed_along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
         for table in sorted(meant):
             keyed = table not in told or bool(told[table].key)

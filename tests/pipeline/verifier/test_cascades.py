@@ -203,3 +203,13 @@ def test_a_table_that_stops_for_one_reason_is_not_restarted_for_another() -> Non
     unread = [RowsUnread("any", databases=None), RowsUnread("this one", frozenset({A}))]
     [stop], restarts = effects_of_unread_rows(unread, [], told, {A})
     assert (stop.table, restarts) == (A, ())
+
+
+def test_changes_that_the_log_has_lost_stay_lost_whatever_else_is_said() -> None:
+    """A table without a mirror stops where the stream has a gap, and only there."""
+    lost, any_table = RowsUnread("lost", databases=None, lost=True), RowsUnread("any", databases=None)
+    for unread in ([lost, any_table], [any_table, lost]):
+        assert effects_of_unread_rows(unread, [], {}, {A}) == (
+            (),
+            (MirrorInvalidated(A, False, "lost", gap=True),),
+        )
