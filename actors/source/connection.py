@@ -11,7 +11,7 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `QueryResult` take
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import reduce
@@ -197,18 +197,19 @@ class Source:
             rows += (row for row in told if (row[0], row[1]) in wanted)
         if before is not None and before.rows and rows == before.rows:
             return before
-        listed = {
-            table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
+        ambiguous = information_schema.ambiguous_key_tables(rows)
+        doubtful = information_schema.stale_tables(rows)
+        keys = {table: await self._keys(table) for table in sorted({*ambiguous, *doubtful})}
+        listed = {table: [index for _, _, index, *_ in keys[table]] for table in ambiguous}
+        plain = {
+            table
+            for table, virtual in doubtful.items()
+            if not information_schema.has_computed_index(keys[table], virtual)
         }
         found = information_schema.describe_tables(rows, listed)
-        doubtful = information_schema.stale_tables(rows)
-        if doubtful:
-            plain = [
-                table for table, virtual in doubtful.items() if not await self._computes_keys(table, virtual)
-            ]
-            found = information_schema.without_stale_columns(found, plain)
+        found = information_schema.without_stale_columns(found, plain)
         if all(each.traits.engine != MERGEABLE for each in found.described.values()):
-            return found if listed or doubtful else replace(found, rows=rows)
+            return found if keys else replace(found, rows=rows)
         return information_schema.with_merge_tables(
             found, await self.merge_tables(), folds=bool(await self.lower_case_table_names())
         )
@@ -224,14 +225,6 @@ class Source:
                 continue
             found[merge] = information_schema.merged_tables(merge, text)
         return found
-
-    async def _list_indexes(self, table: TableId) -> list[str]:
-        """Returns the table's indexes in the server's order; none if the table is gone."""
-        return [index for _, _, index, *_ in await self._keys(table)]
-
-    async def _computes_keys(self, table: TableId, virtual: Collection[str]) -> bool:
-        """Returns whether an index of the table has one of its `virtual` columns, or an expression."""
-        return information_schema.has_computed_index(await self._keys(table), virtual)
 
     async def _keys(self, table: TableId) -> list[tuple[Any, ...]]:
         """Returns the rows of SHOW KEYS; none if the table is gone."""

@@ -370,6 +370,8 @@ def has_computed_index(keys: Iterable[Sequence[Any]], virtual: Collection[str]) 
 
 def without_stale_columns(told: Descriptions, tables: Collection[TableId]) -> Descriptions:
     """Returns the descriptions in which no column of these tables can be stale."""
+    if not tables:
+        return told
     described = {
         table: replace(found, traits=replace(found.traits, stale=frozenset())) if table in tables else found
         for table, found in told.described.items()
