@@ -7,7 +7,7 @@ from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.outcomes import Outcome, SignalState, outcomes_between
 from pipeline.signals.signal import VerifyTables
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed
 from tests.pipeline.builders import (
     ITEMS,
@@ -24,6 +24,16 @@ from tests.pipeline.builders import (
     stop,
     wrote,
 )
+
+
+def mirrored(orders: Mirror) -> Checkpoint:
+    """Two tables with mirrors: that of the orders is this one, and the other is complete."""
+    return Checkpoint(
+        gtids("a:1-5"),
+        scn=3,
+        schemas={each.table: each for each in (ORDERS, ITEMS)},
+        mirrors={ORDERS.table: orders, ITEMS.table: Ready(2)},
+    )
 
 
 def test_the_last_snapshots_that_ended_are_remembered_and_no_more() -> None:
@@ -81,13 +91,7 @@ def test_snapshots_that_end_within_a_transaction_are_remembered_until_its_end() 
 
 
 def test_snapshots_do_not_supersede_a_verification_whose_rows_the_lake_compares_later() -> None:
-    ready = Checkpoint(
-        gtids("a:1-5"),
-        scn=3,
-        schemas={each.table: each for each in (ORDERS, ITEMS)},
-        mirrors={ORDERS.table: Ready(2), ITEMS.table: Ready(2)},
-    )
-    capture = Capture(checkpoint=ready)
+    capture = Capture(checkpoint=mirrored(Ready(2)))
     for number in range(SNAPSHOTS_REMEMBERED + 2):
         verify = VerifyTables(f"v{number}", TableFilter((r"shop\.orders",)))
         capture.give(SignalReceived(verify), planned(ORDERS, end=None))
@@ -111,13 +115,7 @@ def test_ends_of_a_checkpoint_from_before_they_were_numbered_count_as_the_latest
 
 def test_a_failed_snapshot_is_remembered_as_long_as_its_mirror_lacks_rows() -> None:
     """However many snapshots and verifications came after it: else the alert of it would end."""
-    ready = Checkpoint(
-        gtids("a:1-5"),
-        scn=3,
-        schemas={each.table: each for each in (ORDERS, ITEMS)},
-        mirrors={ORDERS.table: Filling(2), ITEMS.table: Ready(2)},
-    )
-    capture = Capture(checkpoint=ready)
+    capture = Capture(checkpoint=mirrored(Filling(2)))
     capture.give(execute("failed", ORDERS), PlanFailed(ORDERS.table, "SELECT command denied", gone=False))
     for number in range(SNAPSHOTS_REMEMBERED + 1):
         verify = VerifyTables(f"v{number}", TableFilter((r"shop\..*",)))
@@ -140,13 +138,7 @@ def test_a_snapshot_that_failed_because_its_table_was_dropped_is_forgotten() -> 
 
 def test_verifications_are_forgotten_that_refused_a_mirror_of_whose_snapshot_nothing_is_left() -> None:
     """As in a checkpoint from before failed snapshots were remembered."""
-    ready = Checkpoint(
-        gtids("a:1-5"),
-        scn=3,
-        schemas={each.table: each for each in (ORDERS, ITEMS)},
-        mirrors={ORDERS.table: Filling(2), ITEMS.table: Ready(2)},
-    )
-    capture = Capture(checkpoint=ready)
+    capture = Capture(checkpoint=mirrored(Filling(2)))
     for number in range(SNAPSHOTS_REMEMBERED + 1):
         verify = VerifyTables(f"v{number}", TableFilter((r"shop\..*",)))
         capture.give(SignalReceived(verify), planned(ITEMS, end=None))
