@@ -74,8 +74,8 @@ class MessageColumns:
         for key in self.keys:
             if key.tables.match(schema.table):
                 found = [by_name[name.lower()] for name in key.columns if name.lower() in by_name]
-                return tuple(found) or _primary(schema)
-        return _primary(schema)
+                return tuple(found) or schema.key_columns
+        return schema.key_columns
 
     def rules_of(self, schema: TableSchema) -> dict[str, ColumnRule]:
         """The rules of the table's columns, by the columns' names."""
@@ -90,10 +90,6 @@ class MessageColumns:
 def whole_name(pattern: str) -> str:
     """The expression that matches a column's whole name, in any case; a dot means any character, a line's end too."""
     return rf"(?is)\A(?:{pattern})\z"
-
-
-def _primary(schema: TableSchema) -> tuple[Column, ...]:
-    return tuple(schema.columns[i] for i in schema.key)
 
 
 def _matching(patterns: Iterable[str], table: TableId, names: list[str]) -> set[str]:

@@ -124,8 +124,7 @@ def forms_differ(rules: tuple[LakeTypeRule, ...], present: TableSchema) -> bool:
 
 def refused_types(rules: tuple[LakeTypeRule, ...], schema: TableSchema) -> str | None:
     """Returns why the rules can't hold for a table, and what to do; None if they can."""
-    formed = form_by_rules(rules, schema.unformed)
-    for column in (formed.columns[index] for index in schema.key):
+    for column in form_by_rules(rules, schema.unformed).key_columns:
         if column.form is LakeForm.WKB:
             return (
                 f"column {column.name!r} of {schema.table} is in the primary key, and lake.types has type = "

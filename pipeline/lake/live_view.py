@@ -369,15 +369,13 @@ class Values:
 
 def signed_keys(schema: TableSchema) -> tuple[str, ...]:
     """Returns the columns of the key in which two equal values may differ: zeros have a sign."""
-    columns = (schema.columns[index] for index in schema.key)
-    return tuple(column.name for column in columns if isinstance(column.type, Float | Double))
+    return tuple(column.name for column in schema.key_columns if isinstance(column.type, Float | Double))
 
 
 def same_key(schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
     """Returns the condition that a row of the mirror and a change have the same key."""
     parts, (m, c) = [], map(dialect.name_of, (MIRROR, CHANGED))
-    for index in schema.key:
-        column = schema.columns[index]
+    for column in schema.key_columns:
         equals = "IS NOT DISTINCT FROM" if isinstance(column.type, Date | DateTime | Timestamp) else "="
         name = dialect.name_of(column.name)
         parts.append(f"{m}.{name} {equals} {c}.{name}")

@@ -101,13 +101,17 @@ class TableSchema:
     @property
     def key_version(self) -> str:
         """Like `version`, of the primary key's columns alone: where it differs, keys of the two don't compare."""
-        key = TableSchema(self.table, tuple(self.columns[i] for i in self.key), tuple(range(len(self.key))))
-        return key.version
+        return TableSchema(self.table, self.key_columns, tuple(range(len(self.key)))).version
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The primary key's columns, in the key's order."""
+        return tuple(self.columns[i] for i in self.key)
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """The primary key's column names, in the key's order."""
-        return tuple(self.columns[i].name for i in self.key)
+        return tuple(column.name for column in self.key_columns)
 
 
 # Equal schemas come from many places: of each file, and of each entry that is read.

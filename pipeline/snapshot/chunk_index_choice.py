@@ -31,9 +31,9 @@ def choose_index(described: TableDescription, indexes: Indexes, surrogate: str |
         raise Transient(f"{schema.table} is being altered")
     if not schema.key:
         raise Definite(f"{schema.table} has no primary key to walk along; its changes still stream")
-    for index in schema.key:
-        if why := _unfit(schema.columns[index].type):
-            raise _refusal(schema, f"column {schema.columns[index].name} of the primary key", why)
+    for column in schema.key_columns:
+        if why := _unfit(column.type):
+            raise _refusal(schema, f"column {column.name} of the primary key", why)
     if surrogate is None:
         if described.prefixed:
             prefixed = f"column {described.prefixed[0]} of the primary key"

@@ -25,8 +25,7 @@ _DECIMAL_DIGITS: Final = 65
 def bound_keys(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
     """Keys as they're bound, of the key's columns in their canonical form and order. Raises InvariantBroken."""
     parts = []
-    for index, values in zip(schema.key, keys.columns, strict=True):
-        column = schema.columns[index]
+    for column, values in zip(schema.key_columns, keys.columns, strict=True):
         parts.append([_of_value(column, value) for value in _plain(column, values).to_pylist()])
     return tuple(zip(*parts, strict=True))
 
@@ -82,7 +81,7 @@ def bound_key(schema: TableSchema, key: Key) -> Key:
         raise ValueError(
             f"{list(key)} has {len(key)} parts, and the primary key of {schema.table} is {columns}"
         )
-    return tuple(_part(schema.columns[i], given) for i, given in zip(schema.key, key, strict=True))
+    return tuple(_part(column, given) for column, given in zip(schema.key_columns, key, strict=True))
 
 
 def _part(column: Column, given: KeyPart) -> KeyPart:

@@ -80,7 +80,7 @@ def filter_sql(schema: TableSchema, condition: row_filter.Condition) -> Fragment
 
 def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Roundings = ()) -> Fragment:
     """That a row has one of these primary keys. Raises InvalidRowFilter where they're none of this table."""
-    columns = [schema.columns[index] for index in schema.key]
+    columns = schema.key_columns
     if any(len(key) != len(columns) for key in keys):
         raise row_filter.InvalidRowFilter(
             f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}"

@@ -100,7 +100,7 @@ def gathered_columns(schema: TableSchema, stored: Mapping[str, Stored]) -> pa.Sc
     have the table's.
     """
     types = {fold_name(name): column.type.casefold() for name, column in stored.items()}
-    key = {schema.columns[place].name for place in schema.key}
+    key = schema.key_names
 
     def as_stored(field: pa.Field) -> pa.Field:
         held = types[fold_name(field.name)]

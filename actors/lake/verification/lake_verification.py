@@ -94,8 +94,7 @@ class LakeVerification:
         found = self._session.sql(query).toArrow().combine_chunks()
         if not len(found):
             return None, True
-        names = [view.schema.columns[index] for index in view.schema.key]
-        values = [usual_values(found[column.name].chunk(0), column) for column in names]
+        values = [usual_values(found[column.name].chunk(0), column) for column in view.schema.key_columns]
         keys = key_rows(view.schema.unformed, values)
         return keys.slice(0, most), len(found) <= most
 

@@ -47,7 +47,7 @@ def key_schema_text(schema: TableSchema) -> str | None:
     """Returns the Avro schema of the table's keys, None without a primary key."""
     if not schema.key:
         return None
-    return avro_text(_connect(schema, _key(schema), f"{_record_name(schema.table)}.Key"))
+    return avro_text(_connect(schema, schema.key_columns, f"{_record_name(schema.table)}.Key"))
 
 
 def row_schema_digest(schema: TableSchema) -> bytes:
@@ -62,11 +62,7 @@ def row_records(rows: pa.RecordBatch, schema: TableSchema) -> pa.Array:
 
 def key_records(rows: pa.RecordBatch, schema: TableSchema) -> pa.Array:
     """Returns the key of each row in Avro."""
-    return _records(_key(schema), rows)
-
-
-def _key(schema: TableSchema) -> tuple[Column, ...]:
-    return tuple(schema.columns[at] for at in schema.key)
+    return _records(schema.key_columns, rows)
 
 
 def _connect(schema: TableSchema, columns: Iterable[Column], name: str) -> Schema:

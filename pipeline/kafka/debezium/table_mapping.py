@@ -91,12 +91,12 @@ class TableMapping:
     @property
     def rekeyed(self) -> bool:
         """Returns whether the key isn't the primary key."""
-        return self.key != tuple(self.schema.columns[i] for i in self.schema.key)
+        return self.key != self.schema.key_columns
 
     @property
     def within_primary_key(self) -> bool:
         """Returns whether the primary key has all columns of the key."""
-        primary = [self.schema.columns[i] for i in self.schema.key]
+        primary = self.schema.key_columns
         return all(column in primary for column in self.key)
 
     @property

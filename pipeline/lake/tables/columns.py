@@ -84,7 +84,7 @@ def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
 
 def ordered_key(schema: TableSchema) -> tuple[str, ...]:
     """Returns the parts of the key that have one order in MySQL, in Spark and in Delta's statistics."""
-    key = (schema.columns[index] for index in schema.key)
+    key = schema.key_columns
     return tuple(c.name for c in key if isinstance(c.type, Integer) and c.form is not LakeForm.BOOLEAN)
 
 

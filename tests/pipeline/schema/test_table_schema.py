@@ -128,6 +128,7 @@ def test_keys_do_not_compare_where_the_primary_key_is_another(schema: TableSchem
 
 def test_the_names_of_a_key_come_in_the_keys_order() -> None:
     assert replace(LINES, key=(1, 0)).key_names == ("line", "order")
+    assert replace(LINES, key=(1, 0)).key_columns == (LINE, ORDER)
 
 
 # Arrow and names
