@@ -2,8 +2,10 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from pipeline.snapshot.snapshot import DROPPED
 
 # Exit codes of a comparison: all is equal, something differs, or not all could be compared.
 EQUAL: Final = 0
@@ -22,6 +24,18 @@ def parse_duration(text: str) -> float:
     if found is None or not float(found[1]):
         raise ValueError(f"{text!r} is no duration: write 90s, 30m, 24h or 7d")
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def result_code(results: Collection[Mapping[str, Any]]) -> int:
+    """Returns the exit code of a verification with these results, one for each table, as /snapshots gives them.
+
+    A table that a statement has dropped has no rows to compare. If there are only such tables, nothing was compared.
+    """
+    there = [each for each in results if not each["reason"].startswith(DROPPED)]
+    verdicts = {(each["repaired"] or each)["verdict"] for each in there}
+    if "different" in verdicts:
+        return DIFFERENT
+    return UNJUDGED if "unjudged" in verdicts or (results and not there) else EQUAL
 
 
 def repeat_comparison(

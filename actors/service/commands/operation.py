@@ -137,7 +137,7 @@ def verify(
 
 def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list[str]]:
     """Returns the exit code of a verification, and a line for each result."""
-    from actors.service.commands.comparison import DIFFERENT, EQUAL, UNJUDGED
+    from actors.service.commands.comparison import UNJUDGED, result_code
     from actors.service.commands.terminal_status import verification_line
 
     try:
@@ -149,9 +149,7 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list
         click.echo(f"tidemark: {error}", err=True)
         return UNJUDGED, []
     lines = [verification_line(table, result) for table, result in found.items()]
-    verdicts = {(result["repaired"] or result)["verdict"] for result in found.values()}
-    code = DIFFERENT if "different" in verdicts else UNJUDGED if "unjudged" in verdicts else EQUAL
-    return code, lines
+    return result_code(found.values()), lines
 
 
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from actors.service.client import address_file
 from actors.service.commands import operation
 from actors.service.config_file import load
 from pipeline.errors import Transient
+from pipeline.snapshot.snapshot import DROPPED
 from tests.actors.service.command_line import answering, tidemark
 
 
@@ -78,10 +79,13 @@ def known(id_: str, *results: dict[str, Any] | None) -> dict[str, Any]:
     return {"snapshots": [{"id": id_, "tables": tables}]}
 
 
-def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
-    of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": "", "at": 5.0}
+def result(verdict: str, repaired: str | None = None, reason: str = "") -> dict[str, Any]:
+    of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": reason, "at": 5.0}
     again = None if repaired is None else {"verdict": repaired, **of}
     return {"verdict": verdict, **of, "repaired": again}
+
+
+DROPPED_TABLE = result("unjudged", reason=f"{DROPPED}: Table 'shop.t1' doesn't exist")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,10 @@ def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
         ([result("different", "different"), result("equal")], 1),
         ([result("equal"), result("unjudged")], 2),
         ([result("different"), result("unjudged")], 1),
+        ([result("equal"), DROPPED_TABLE], 0),
+        ([result("different", reason=DROPPED), result("equal")], 0),
+        ([result("unjudged"), DROPPED_TABLE], 2),
+        ([DROPPED_TABLE, DROPPED_TABLE], 2),
     ],
 )
 def test_a_verification_exits_with_what_it_found(
