@@ -37,8 +37,9 @@ from actors.http.event_stream import FOLLOWER_PATIENCE_S, Followers, TooManyFoll
 from actors.http.journal_files import JournalFiles
 from actors.http.shared_report import JsonReport, SharedReport, shared_json
 from actors.http.tls_listener import TlsListener
-from actors.runtime.filesystem import put_file
+from actors.runtime.filesystem import DISK_FULL, put_file
 from actors.runtime.metrics import Metrics
+from actors.runtime.state_folder import unwritable_file
 from actors.signals.rest import SignalRest, Unanswered
 from actors.status.applied_watch import MOST_WAITERS, AppliedWatch, TooManyWait, WaitEnded
 from actors.status.status_board import StatusBoard
@@ -69,7 +70,7 @@ ANSWER_WITHIN_S = 30.0
 # How long the body of a request may take, in seconds.
 BODY_WITHIN_S: Final = 10.0
 
-# How often the connections that have been idle for too long are looked for, in seconds.
+# How often the connections that have been idle for too long are looked for, in seconds, and room for the address' file.
 _LOOK_EVERY_S: Final = 1.0
 
 # Those that have come and are not accepted yet wait in the kernel.
@@ -148,7 +149,7 @@ class HttpServer:
             metrics.watch(catalogue.CERTIFICATE_END, self._certificate.ends_at)
         self._connections: Connections | None = None
         self._listening: asyncio.Server | TlsListener | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "HttpServer":
         await self._runner.setup()
@@ -163,17 +164,29 @@ class HttpServer:
                 f"http: {where.host}:{where.port} can't be listened on ({error.strerror}); set http.port to a free "
                 "one, or to 0"
             ) from error
-        self._looking = asyncio.create_task(_cut_idle(connections))
+        self._looking.add(asyncio.create_task(_cut_idle(connections)))
         host, port = self._listening.sockets[0].getsockname()[:2]
         host = _ANYWHERE.get(host, host)
         scheme = "http" if self._certificate is None else "https"
         self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-        _write_address(self._address_file, self.url)
+        try:
+            told = _write_address(self._address_file, self.url)
+        except Definite:
+            await self._stop_serving()
+            raise
         log.info("listening", url=self.url)
+        if not told:
+            log.warning("there is no room to say where the service listens", file=str(self._address_file))
+            self._looking.add(asyncio.create_task(_write_address_later(self._address_file, self.url)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         _remove_address(self._address_file, self.url)
+        await self._stop_serving()
+
+    async def _stop_serving(self) -> None:
+        for looking in self._looking:
+            looking.cancel()
         if isinstance(self._listening, TlsListener):
             await self._listening.close()
         elif self._listening is not None:
@@ -181,9 +194,7 @@ class HttpServer:
         await self._runner.cleanup()
         if self._connections is not None:
             self._connections.cut_all()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
+        await asyncio.gather(*self._looking, return_exceptions=True)
 
     async def _listen(self, connections: Connections) -> asyncio.Server | TlsListener:
         host, port = self._settings.host, self._settings.port
@@ -511,10 +522,25 @@ async def _say_headers(request: web.Request, answer: web.StreamResponse) -> None
         answer.headers.setdefault(name, value)
 
 
-def _write_address(path: Path, url: str) -> None:
-    """Say where this service listens, so that the command line finds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    put_file(path, _address(url))
+def _write_address(path: Path, url: str) -> bool:
+    """Says where this service listens, so that the command line finds it. Returns whether there was room. Raises
+    Definite."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put_file(path, _address(url))
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            return False
+        raise unwritable_file(path, error) from error
+    return True
+
+
+async def _write_address_later(path: Path, url: str) -> None:
+    """Says it once there is room. The service makes some: it removes what all consumers have."""
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        if _write_address(path, url):
+            return
 
 
 def _remove_address(path: Path, url: str) -> None:

@@ -415,7 +415,10 @@ def journal_errors(shown: str) -> Iterator[None]:
     except OSError as error:
         match error.errno:
             case number if number in DISK_FULL:
-                raise NoRoom(f"no room was left for the journal in {shown} ({error.strerror})") from error
+                raise NoRoom(
+                    f"no room was left for the journal in {shown} ({error.strerror}); make some "
+                    '(docs/operations.md, "The disk is full")'
+                ) from error
             case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
                 raise _refusal(shown, error) from error
             case _ if any(words in str(error) for words in _REFUSED):

@@ -31,6 +31,7 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
 from actors.runtime.secret_files import ensure_token
+from actors.runtime.state_folder import unwritable_file
 from actors.runtime.supervisor import RunOutcome, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service import capture_start, start_checks
@@ -341,10 +342,15 @@ def _webhook(settings: Settings, board: StatusBoard) -> AlertWebhook | None:
 
 
 def _with_token(settings: Settings) -> HttpSettings:
-    """The settings of HTTP with a token: on loopback one that is made, if the configuration has none."""
+    """Returns the settings of HTTP with a token: on loopback one that is made, if the configuration has none. Raises
+    Definite."""
     if settings.http.token.value:
         return settings.http
-    return replace(settings.http, token=ensure_token(token_file(settings)))
+    file = token_file(settings)
+    try:
+        return replace(settings.http, token=ensure_token(file))
+    except OSError as error:
+        raise unwritable_file(file, error) from error
 
 
 async def _look(look: Callable[[], Awaitable[None]]) -> None:

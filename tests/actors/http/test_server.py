@@ -3,9 +3,12 @@
 import asyncio
 import json
 import re
+import resource
 import socket
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from actors.http import shared_report, static_files
 from actors.http.access import HEADERS, Access, TokenBucket
@@ -63,6 +67,36 @@ async def test_a_newer_service_is_still_found_when_the_one_before_it_ends(tmp_pa
         async with served(tmp_path) as newer:
             await older.aclose()
             assert json.loads(newer.address.read_text())["url"] == newer.server.url
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """As one looks to what writes a file: the kernel takes no byte of it. What is logged is kept in memory."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capture_logs():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_a_service_on_a_full_disk_serves_and_is_found_once_there_is_room(tmp_path: Path) -> None:
+    async with AsyncExitStack() as running:
+        with full_disk():
+            bench = await running.enter_async_context(served(tmp_path))
+            assert (await bench.get("/livez"))[0] == HTTPStatus.OK
+            assert list(bench.address.parent.iterdir()) == []
+        await until(bench.address.exists, "it says where it listens")
+        assert json.loads(bench.address.read_text())["url"] == bench.server.url
+    assert not bench.address.exists()
+
+
+async def test_a_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "journal" / "http.json").mkdir(parents=True)
+    with pytest.raises(Definite, match=r"http\.json can't be written \(.+\); let the service's user write"):
+        async with served(tmp_path):
+            pass
 
 
 async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
