@@ -267,6 +267,11 @@ SNAPSHOT_LEFT = Gauge(
     "and not of a verification.",
     ("table",),
 )
+SNAPSHOT_PROGRESS = Gauge(
+    "tidemark_snapshot_progress_timestamp_seconds",
+    "When a table of an unfinished snapshot or verification last came further, or the first of them began. NaN while "
+    "none is unfinished.",
+)
 SOURCE_BUSY = Gauge(
     "tidemark_source_busy_state",
     "1 while the coordinator requests no chunk because the source is overloaded, or not ready.",

@@ -52,6 +52,8 @@ class SnapshotMetrics:
         self._ordered: dict[ChunkId, float] = {}
         self._came: dict[ChunkId, float] = {}
         self._closed = 0  # windows whose rows go out with the orders at hand
+        # When a table last came further (s since the epoch), also under an earlier coordinator.
+        self._progress = metrics.value(catalogue.SNAPSHOT_PROGRESS) or math.nan
         self._report_stopped(state.checkpoint)
         self._report_snapshots((), state.checkpoint.snapshots)
 
@@ -141,6 +143,11 @@ class SnapshotMetrics:
         )
         for kind in get_args(TableSnapshot):
             self._metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
+        if all(snapshot.ended for snapshot in now):
+            self._progress = math.nan
+        elif math.isnan(self._progress) or _came_further(was, now):
+            self._progress = time()
+        self._metrics.set(catalogue.SNAPSHOT_PROGRESS, self._progress)
         for snapshot, table, before, state in _table_states(was, now):
             if progress(before) != progress(state):
                 self._count_chunks(str(table), progress(before), progress(state))
@@ -163,6 +170,17 @@ class SnapshotMetrics:
             (catalogue.RANGES_DONE, now.ranges_done),
         ):
             self._metrics.set(gauge, count, table=table)
+
+
+def _came_further(was: tuple[Snapshot, ...], now: tuple[Snapshot, ...]) -> bool:
+    """Returns whether a table of a snapshot that was known is in another state. A snapshot more is no progress."""
+    earlier = {snapshot.id: snapshot.tables for snapshot in was}
+    return any(
+        earlier[snapshot.id].get(table) not in (None, state)
+        for snapshot in now
+        if snapshot.id in earlier
+        for table, state in snapshot.tables.items()
+    )
 
 
 def _table_states(

@@ -146,6 +146,15 @@ ALERTS: Final = (
         holds_s=0.0,
     ),
     Alert(
+        "TidemarkSnapshotStalled",
+        "warning",
+        "The snapshots and verifications at {{ $labels.instance }} have read nothing for "
+        "{{ $value | humanizeDuration }}.",
+        f"time() - {metrics.SNAPSHOT_PROGRESS.name} > {{limit}}",
+        holds_s=5 * _MINUTE,
+        limit_s=6 * _HOUR,
+    ),
+    Alert(
         "TidemarkTableStopped",
         "critical",
         "Tables that have been stopped in {{ $labels.part }} at {{ $labels.instance }}: {{ $value }}.",

@@ -31,6 +31,7 @@ from pipeline.snapshot.snapshot import (
     Progress,
     Snapshot,
     SnapshotFailed,
+    SnapshotWaiting,
     TableSnapshot,
 )
 from pipeline.verifier.signal_table import LEFT_OUT
@@ -61,8 +62,13 @@ def outlet(receiver: ActorName) -> Sender[ToChunkSelector]:
 class House:
     """A coordinator of chunks of two rows, and the ways to the selector and to the reader."""
 
-    def __init__(self, checkpoint: Checkpoint | None = None, captured: TableFilter = ALL_TABLES) -> None:
-        self.metrics = Metrics()
+    def __init__(
+        self,
+        checkpoint: Checkpoint | None = None,
+        captured: TableFilter = ALL_TABLES,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.metrics = metrics or Metrics()
         self.orders, self.reader = outlet(ActorName.CHUNK_SELECTOR), outlet(ActorName.BINLOG_READER)
         checkpoint = checkpoint or Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
         ports = CoordinatorPorts(
@@ -254,6 +260,26 @@ async def test_a_table_that_is_begun_anew_counts_from_nothing_again() -> None:
     )
     assert house.metrics.value(catalogue.ROWS_DONE, **TABLE) == 0
     assert house.metrics.value(catalogue.CHUNKS, outcome="emitted", **TABLE) == 1
+
+
+async def test_since_when_no_snapshot_comes_further_is_told_also_after_a_restart() -> None:
+    schemas = {schema.table: schema for schema in (ORDERS, ITEMS)}
+    house = House(Checkpoint(gtids("a:1-5"), schemas=schemas))
+    assert math.isnan(house.metrics.value(catalogue.SNAPSHOT_PROGRESS))
+    order = await house.first_chunk()
+    begun = house.metrics.value(catalogue.SNAPSHOT_PROGRESS)
+    assert 0 < begun <= time.time()
+    await house.coordinator.handle(SourceOverloaded("65 threads run"))
+    await house.coordinator.handle(execute("s2", ITEMS))
+    assert house.metrics.value(catalogue.SNAPSHOT_PROGRESS) == begun, "a snapshot more is no progress"
+    waiting = Snapshot("s1", {ORDERS.table: SnapshotWaiting()})
+    checkpoint = Checkpoint(gtids("a:1-5"), schemas=schemas, snapshots=(waiting,))
+    House(checkpoint, metrics=house.metrics)
+    assert house.metrics.value(catalogue.SNAPSHOT_PROGRESS) == begun, "neither is a restart"
+    await house.coordinator.handle(read(order, 1, 2))
+    assert house.metrics.value(catalogue.SNAPSHOT_PROGRESS) > begun
+    House(Checkpoint(gtids("a:1-5"), schemas=schemas), metrics=house.metrics)
+    assert math.isnan(house.metrics.value(catalogue.SNAPSHOT_PROGRESS))
 
 
 async def test_a_source_that_has_enough_to_do_is_told_of() -> None:
