@@ -58,7 +58,7 @@ from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.watermark import High
 from pipeline.source import result_set
 from pipeline.source.result_columns import mismatch
-from pipeline.source.throttle import UNBOUNDED, SourceLimits
+from pipeline.source.throttle import SourceLimits
 
 log = structlog.get_logger()
 
@@ -105,11 +105,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
         source: SourceSettings,
         connections: int,
         coordinator: Sender[ToWatermarkCoordinator],
-        markers: SignalTable | None = None,
-        allow_lock: bool = False,
-        bounds: SourceLimits = UNBOUNDED,
-        elsewhere: ServerSettings | None = None,
-        server: str | None = None,
+        markers: SignalTable | None,
+        allow_lock: bool,
+        bounds: SourceLimits,
+        elsewhere: ServerSettings | None,
+        server: str | None,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._opening = MomentSearch(source, connections, allow_lock, server)

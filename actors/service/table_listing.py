@@ -30,7 +30,7 @@ class PlannedTable:
     rows: int
     size: int
     gets: str
-    refused: str | None = None
+    refused: str | None
 
     @property
     def cells(self) -> tuple[str, ...]:

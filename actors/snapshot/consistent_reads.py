@@ -68,7 +68,7 @@ class MomentSearch:
     """The search for a moment at which they can be opened. `tries` is how many came to nothing."""
 
     def __init__(
-        self, settings: ServerSettings, connections: int, may_lock: bool, server: str | None = None
+        self, settings: ServerSettings, connections: int, may_lock: bool, server: str | None
     ) -> None:
         self._settings = settings
         self._server = server

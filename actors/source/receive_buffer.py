@@ -24,7 +24,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
     A cancelled read may have taken bytes that are lost then: its connection is unusable.
     """
 
-    def __init__(self, transport: asyncio.Transport, before: bytes = b"") -> None:
+    def __init__(self, transport: asyncio.Transport, before: bytes) -> None:
         self._transport = transport
         self._held = memoryview(bytearray(max(_HELD, len(before))))
         self._held[: len(before)] = before

@@ -143,8 +143,8 @@ class TransactionAssembler:
         captures_in: Callable[[str], bool],
         bound: SliceBound,
         names: TransactionNames,
-        prepared: Iterable[XaPrepared] = (),
-        keeps_statements: bool = False,
+        prepared: Iterable[XaPrepared],
+        keeps_statements: bool,
     ) -> None:
         self._captured = captured
         self._captures_in = captures_in

@@ -43,7 +43,7 @@ class Starter:
     lake: str
     version: str
     tables: Sequence[FoundTable]
-    cascades: bool = False
+    cascades: bool
 
 
 _HEAD: Final = """\

@@ -119,7 +119,7 @@ def merge_portions(portions: tuple[Portion, ...], capacity: Capacity) -> tuple[P
     return (first, *portions[taken:])
 
 
-def divide_scns(scns: NDArray[np.int64], most: int, *, split: bool = False) -> tuple[Portion, ...]:
+def divide_scns(scns: NDArray[np.int64], most: int, *, split: bool) -> tuple[Portion, ...]:
     """Returns the portions of rows with these SCNs, which may be in any order. They are as few as possible, each with
     at most `most` rows or a single SCN.
 

@@ -68,9 +68,7 @@ class Routing:
         return destination_of(table, self.prefix, self.delimiter, self.routes).topic
 
 
-def destination_of(
-    table: TableId, prefix: str, delimiter: str, routes: Iterable[TopicRoute] = ()
-) -> Destination:
+def destination_of(table: TableId, prefix: str, delimiter: str, routes: Iterable[TopicRoute]) -> Destination:
     """Returns where a table's messages go, by the first route that matches its topic, if any."""
     topic = topic_of(table, prefix, delimiter)
     for route in routes:

@@ -136,7 +136,7 @@ class Batch:
     checkpoint: Checkpoint
     commit_times: tuple[int, ...]
     newest: int | None
-    sealed: Mapping[int, int] = field(default_factory=dict)
+    sealed: Mapping[int, int]
     cut_off: Mapping[TableId, str] = field(default_factory=dict)
 
     def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:

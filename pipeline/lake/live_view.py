@@ -268,7 +268,7 @@ UNION ALL
 SELECT {names} FROM {c} WHERE {dialect.name_of(OP)} <> 'd'"""
 
 
-def sum_sql(lake: str, schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
+def sum_sql(lake: str, schema: TableSchema, dialect: Dialect) -> str:
     """Returns the query for the rows of a table without a key: each distinct row, and how often it exists (`__rows`).
 
     It sums the changes since the table was last emptied, or read all at once. Without either it's the sum since

@@ -1,6 +1,6 @@
 """Orders: what the SparkSink does next, as its machine decides (`pipeline.lake.step`)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pipeline.journal.missing_generations import LostScans
 from pipeline.lake.background.work import BackgroundWork
@@ -61,8 +61,8 @@ class ReportProgress:
     batch: Batch
     reported: int | None
     seconds: float
-    lost: LostScans = field(default_factory=dict)
-    brought: int = 0
+    lost: LostScans
+    brought: int
 
 
 @dataclass(frozen=True, slots=True)

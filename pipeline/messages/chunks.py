@@ -213,7 +213,7 @@ class ReadScan:
     chunk: ChunkId
     number: int
     schema: TableSchema
-    rows_per_s: int = 0
+    rows_per_s: int
 
 
 @dataclass(frozen=True, slots=True)

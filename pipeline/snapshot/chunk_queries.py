@@ -81,7 +81,7 @@ def select_declarations(schema: TableSchema, columns: Iterable[int]) -> Statemen
     return Statement(f"SELECT {names} FROM {quoted_table(schema.table)} LIMIT 0")  # noqa: S608 - quoted names
 
 
-def rounding_columns(schema: TableSchema, walk: ChunkIndex | None = None) -> tuple[int, ...]:
+def rounding_columns(schema: TableSchema, walk: ChunkIndex | None) -> tuple[int, ...]:
     """The columns of the table's key, and of the walk, that may round what they are compared with."""
     keys = sorted({*schema.key, *(walk.columns if walk is not None else ())})
     return tuple(index for index in keys if isinstance(schema.columns[index].type, Float | Double))

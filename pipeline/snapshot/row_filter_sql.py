@@ -78,7 +78,7 @@ def filter_sql(schema: TableSchema, condition: row_filter.Condition) -> Fragment
     return of(condition)
 
 
-def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Roundings = ()) -> Fragment:
+def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Roundings) -> Fragment:
     """That a row has one of these primary keys. Raises InvalidRowFilter where they're none of this table."""
     columns = schema.key_columns
     if any(len(key) != len(columns) for key in keys):

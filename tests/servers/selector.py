@@ -42,7 +42,16 @@ class Bench:
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         coordinator = Sender(ANSWERS, self.answers)
         self.selector = kind(
-            self.orders, Metrics(), source, 2, coordinator, bounds=bounds, elsewhere=elsewhere, server=uuid
+            self.orders,
+            Metrics(),
+            source,
+            2,
+            coordinator,
+            markers=None,
+            allow_lock=False,
+            bounds=bounds,
+            elsewhere=elsewhere,
+            server=uuid,
         )
         self.task = asyncio.create_task(self.selector.run())
         self._numbers = iter(range(1_000_000))

@@ -12,7 +12,7 @@ A table that a statement emptied begins again as well, and the reader finds that
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pipeline.errors import Definite, Transient
@@ -52,7 +52,7 @@ class LakePlace:
     """What the lake has of each table through `reached`, by the versions to read; None if it has nothing of it."""
 
     reached: SegmentEnd
-    read_at: Mapping[TableId, ReadAt | None] = field(default_factory=dict)
+    read_at: Mapping[TableId, ReadAt | None]
 
 
 def parse_bootstrap(parameters: Mapping[str, str]) -> tuple[TableId, ...]:

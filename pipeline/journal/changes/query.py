@@ -54,11 +54,11 @@ class ChangesQuery:
     They end with `through`. None has no end: they follow the journal. `keys`: only these; None for all.
     """
 
-    tables: tuple[TableId, ...] = ()
-    since: Since = NamedPlace.NOW
-    through: ThroughPlace | None = None
-    format: ChangesFormat = ChangesFormat.JSON
-    compression: BufferCompression = BufferCompression.NONE
+    tables: tuple[TableId, ...]
+    since: Since
+    through: ThroughPlace | None
+    format: ChangesFormat
+    compression: BufferCompression
     keys: KeyFilter | None = None
 
 

@@ -66,7 +66,7 @@ class StreamQuery:
     place: WindowPlace
     size: int
     output: EventEncoding
-    keys: KeyFilter | None = None
+    keys: KeyFilter | None
     filters: SourceFilters | None = None
 
 

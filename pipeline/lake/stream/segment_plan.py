@@ -68,8 +68,8 @@ class PlannedSegment:
 
     segment: int
     files: tuple[ChangeFile, ...]
-    unfit: str | None = None
-    restarted: tuple[TableId, ...] = ()
+    unfit: str | None
+    restarted: tuple[TableId, ...]
 
     @property
     def ends_stream(self) -> bool:

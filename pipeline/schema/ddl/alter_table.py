@@ -118,7 +118,7 @@ def uncertain_columns(
     known: Mapping[TableId, TableSchema],
     statement: LoggedStatement,
     *,
-    failed: bool = False,
+    failed: bool,
 ) -> frozenset[TableId]:
     """Returns the tables of these schemas in which a statement may rename or remove a column, if `alterations` can't
     say it for certain.

@@ -266,7 +266,7 @@ def emptied_memory_table(statement: str) -> TableId | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def has_query(creation: str, *, escapes: bool | None = None) -> bool:
+def has_query(creation: str, *, escapes: bool | None) -> bool:
     """Whether a CREATE TABLE takes its rows from a query, in any way to read it; `escapes`: see `parse_logged`."""
     ways = parse_logged("", creation, escapes=escapes).ways
     return any(isinstance(way, CreatesTable) and way.filled for way in ways)
