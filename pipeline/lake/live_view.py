@@ -376,7 +376,10 @@ def same_key(schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
     """Returns the condition that a row of the mirror and a change have the same key."""
     parts, (m, c) = [], map(dialect.name_of, (MIRROR, CHANGED))
     for column in schema.key_columns:
-        equals = "IS NOT DISTINCT FROM" if isinstance(column.type, Date | DateTime | Timestamp) else "="
         name = dialect.name_of(column.name)
-        parts.append(f"{m}.{name} {equals} {c}.{name}")
+        if isinstance(column.type, Date | DateTime | Timestamp):
+            # DataFusion takes a whole AND for the second side, unless there are parentheses.
+            parts.append(f"({m}.{name} IS NOT DISTINCT FROM {c}.{name})")
+        else:
+            parts.append(f"{m}.{name} = {c}.{name}")
     return " AND ".join(parts)

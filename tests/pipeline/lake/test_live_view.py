@@ -1,5 +1,6 @@
 """The live view: DuckDB, which shares its SQL with Spark, evaluates it on thousands of histories."""
 
+import datetime as dt
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,16 +151,39 @@ def test_a_table_without_a_key_has_no_live_view() -> None:
         live_view_sql("lake", TableSchema(TableId("shop", "bag"), SCHEMA.columns, ()), MirrorPosition())
 
 
+DAYS = TableSchema(TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1))
+
+
 def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> None:
-    days = TableSchema(
-        TableId("shop", "days"), (Column("day", Date(), False), Column("id", INT, False)), (0, 1)
-    )
     for partial in (False, True):
-        text = live_view_sql("lake", days, MirrorPosition(partial=partial))
+        text = live_view_sql("lake", DAYS, MirrorPosition(partial=partial))
         assert (
-            "`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
+            "(`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day`) AND `mirror `.`id` = `changed `.`id`"
             in text
         )
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_delta_rs_reads_a_table_whose_key_begins_with_a_day(tmp_path: Path, partial: bool) -> None:
+    """DataFusion takes all that comes after IS NOT DISTINCT FROM for its second side."""
+    first, second = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
+    mirror = {"day": [first, first, second], "id": [1, 2, 1]}
+    changes = {
+        "__op": ["d", "c"],
+        "__scn": [1, 2],
+        "__ordinal": [0, 0],
+        "__absent": pa.array([None, None], pa.list_(pa.string())),
+        "__segment": [1, 1],
+        "day": [first, None],
+        "id": [2, 1],
+    }
+    root = str(tmp_path)
+    for tier, rows in ((Tier.MIRROR, mirror), (Tier.CHANGELOG, changes)):
+        write_deltalake(location(root, DAYS.table, tier), pa.table(rows))
+    told = registered_tables(root, DAYS.table, Tier, {})
+    text = live_view_sql(root, DAYS, MirrorPosition(partial=partial), dialect=Dialect.DELTA_RS)
+    found = execute("\n".join((*(f"-- before each query: {call}" for call in told), text)))
+    assert {tuple(row.values()) for row in found.to_pylist()} == {(first, 1), (second, 1), (None, 1)}
 
 
 FLAGGED = TableSchema(

@@ -26,7 +26,7 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
         replace(merge, reached=MirrorPosition(0, 1, partial=True)).rows(3),
     ):
         assert (
-            "ON `mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
+            "ON (`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day`) AND `mirror `.`id` = `changed `.`id`"
             in text
         )
 
