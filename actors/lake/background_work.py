@@ -31,8 +31,7 @@ def do_work(
         return TableSize(), None, lake.verification.verify(work), WrittenFiles()
     table, tier = work.table, work.kept.tier if isinstance(work, MaintainTable) else Tier.MIRROR
     before = lake.version(table, tier)
-    with lake.work(table):
-        _do(lake, work)
+    _do(lake, work)
     after = lake.version(table, tier)  # batches commit while the rest is done
     lake.make_durable(table, tier)  # otherwise the next batch would have to
     size = lake.upkeep.size(table, tier) or TableSize()
@@ -47,9 +46,11 @@ def _do(lake: Lake, work: CompleteMirror | MergeMirror | MaintainTable) -> None:
         case CompleteMirror(table, generation, through, position):
             lake.generations.complete(table, generation, through, position)
         case MergeMirror(table, reached, through, position, changes):
-            lake.merge(table, reached, through, position, changes)
+            with lake.work(table):
+                lake.merge(table, reached, through, position, changes)
         case MaintainTable():
-            _maintain(lake, work)
+            with lake.work(work.kept.table):
+                _maintain(lake, work)
         case _:
             assert_never(work)
 

@@ -6,7 +6,8 @@ beside it, and a swap puts it in the mirror's place.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,15 +47,27 @@ class _Swap:
 
 
 class Generations:
-    """The generations of all mirrors under `root`. `changing` keeps columns and generations as they are."""
+    """The generations of all mirrors under `root`.
+
+    `changing` keeps columns and generations as they are, and `trimming` what batches append. `at_work` counts as work
+    at a table until the block ends.
+    """
 
     def __init__(
-        self, root: str, commits: TableCommits, views: CatalogViews | None, changing: TableLocks
+        self,
+        root: str,
+        commits: TableCommits,
+        views: CatalogViews | None,
+        changing: TableLocks,
+        trimming: TableLocks,
+        at_work: Callable[[TableId], AbstractContextManager[None]],
     ) -> None:
         self._root = root
         self._commits = commits
         self._views = views
         self._changing = changing
+        self._trimming = trimming
+        self._at_work = at_work
         # The tables whose swap is being written, without that lock. Their views are held until it ends.
         self.swapping: set[TableId] = set()
 
@@ -65,6 +78,35 @@ class Generations:
         merged. If it isn't the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns
         meanwhile, or if the changelog has changes that can't be merged yet.
         """
+        if not self._show_untouched(table, generation, through):
+            with self._at_work(table):
+                self._show(table, generation, through, position)
+
+    def _show_untouched(self, table: TableId, generation: int, through: int) -> bool:
+        """Shows readers the first generation, as of a segment, if no change has ever come into the changelog. Returns
+        False if one has, or if it isn't the first one.
+
+        The mirror only says that it has merged all of the changelog. Its size doesn't tell that: a version whose
+        checksum isn't there yet has none. Batches commit nothing to the mirror meanwhile, so this needn't count as work
+        at it (`actors.lake.threads.tables_at_work`).
+        """
+        with self._changing(table), self._trimming(table):
+            mirror = self._commits.table(table, Tier.MIRROR)
+            mirrored, changelog = mirror.snapshot(), self._commits.table(table, Tier.CHANGELOG).snapshot()
+            assert mirrored is not None
+            assert changelog is not None
+            filled = mirrored.first and mirrored.generation == generation and not mirrored.constants
+            if not filled or changelog.pin is None or changelog.mark("changes") > 0:
+                return False
+            merged = str(max(through, mirrored.merged))
+            shown: dict[str, str] = {Property.REBUILDING: "", Property.MERGED: merged}
+            mirror.alter(mirrored.unchanged, shown, pin_of(generation))
+            if self._views is not None:
+                self._views.follow(table)
+        return True
+
+    def _show(self, table: TableId, generation: int, through: int, position: str) -> None:
+        """Shows readers a generation with the changes that have come, as `complete` says."""
         with self._changing(table):
             mirror = self._commits.table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
@@ -94,21 +136,13 @@ class Generations:
     def _complete(
         self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
     ) -> None:
-        """Merges what there is, and shows readers the first generation, which was filled in the mirror itself.
-
-        If no change has ever come into the changelog, the mirror only says that it has merged all of it. Its size
-        doesn't tell that: a version whose checksum isn't there yet has none.
-        """
+        """Merges what there is, and shows readers the first generation, which was filled in the mirror itself."""
         present = self._commits.table(table, Tier.CHANGELOG).snapshot()
-        shown: dict[str, str] = {Property.REBUILDING: ""}
         assert present is not None
-        if present.mark("changes") == 0 and mirrored.filling_since is not None:
-            shown[Property.MERGED] = str(max(through, mirrored.merged))
-        else:
-            reached = MirrorPosition.from_reports(mirrored, present)
-            self._commits.merge(mirror, mirrored, reached, through, position=position)
+        reached = MirrorPosition.from_reports(mirrored, present)
+        self._commits.merge(mirror, mirrored, reached, through, position=position)
         if mirrored.filling_since is not None:
-            mirror.alter(mirrored.unchanged, shown, pin_of(mirrored.generation))
+            mirror.alter(mirrored.unchanged, {Property.REBUILDING: ""}, pin_of(mirrored.generation))
 
     def _planned(
         self, table: TableId, mirrored: TableVersion, generation: int, through: int, position: str

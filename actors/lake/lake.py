@@ -84,10 +84,12 @@ class Lake:
         # While a merge runs, neither the columns nor the mirror's generation change: the merge would fail. The end of a
         # merge doesn't refresh a view that is held.
         self._changing = TableLocks()
-        # No append runs while maintenance trims the changelog.
+        # No append runs while maintenance trims the changelog, or while an untouched mirror is shown.
         self._trimming = TableLocks()
         self._commits = TableCommits(session, root, tables, self._files, journal, rules)
-        self.generations = Generations(root, self._commits, self.views, self._changing)
+        self.generations = Generations(
+            root, self._commits, self.views, self._changing, self._trimming, self.work
+        )
         self.verification = LakeVerification(session, root, tables, self._files, identity)
         self.upkeep = Upkeep(session, root, tables, self._changing, self._trimming)
 

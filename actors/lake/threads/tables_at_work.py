@@ -10,6 +10,8 @@ is at the table:
    thread makes one commit after the other, Spark's and its own.
 3. So if no work is at the table, the thread that delivers knows that Spark commits nothing to it. Work that wants to
    begin waits until the commit has its name.
+4. Who shows readers a first mirror that no change has touched makes one commit, and keeps batches from the mirror
+   meanwhile (`Generations.complete`). So the same holds for that thread, and it doesn't count as work.
 """
 
 from collections.abc import Iterable, Iterator

@@ -8,9 +8,6 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
-from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.snapshot import reason_without_keys
-
 LONGEST_REASON: Final = 1000  # in characters
 # So much of a longer reason's end stays, where the remedy is.
 LAST_OF_REASON: Final = 400
@@ -89,11 +86,8 @@ def troubles_of(status: Mapping[str, Any]) -> Iterator[Trouble]:
     for snapshot in status["snapshots"]:
         for table in snapshot["tables"]:
             if table["state"] == "failed" and not snapshot["verification"]:
-                name, reason = (
-                    TableId(table["database"], table["table"]),
-                    reason_without_keys(table["reason"]),
-                )
-                yield Trouble(AlertKind.SNAPSHOT_FAILED, str(name), snapshot["id"], reason)
+                name = f"{table['database']}.{table['table']}"
+                yield Trouble(AlertKind.SNAPSHOT_FAILED, name, snapshot["id"], table["reason"])
 
 
 @dataclass(frozen=True, slots=True)

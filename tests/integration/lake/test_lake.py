@@ -457,7 +457,9 @@ def test_a_log_without_a_version_as_a_kill_leaves_it_is_no_table(delivery: Deliv
     assert delivery.view(orders) == expected(orders)
 
 
-def test_a_first_mirror_without_a_change_is_shown_without_a_merge(delivery: Delivery) -> None:
+@pytest.fixture
+def untouched(delivery: Delivery) -> Table:
+    """A table whose first snapshot is in the mirror, which readers don't see yet. No change has come."""
     orders = delivery.history.table(ORDERS, FILLING)
     orders.source = {(1,): (1, "a"), (2,): (2, "b")}
     delivery.history.chunk(orders, [(1,), (2,)])
@@ -467,19 +469,62 @@ def test_a_first_mirror_without_a_change_is_shown_without_a_merge(delivery: Deli
     batch = delivery.batch()
     delivery.deliver_table(ORDERS.table, batch)
     delivery.segment = batch.through
+    return orders
+
+
+def test_a_first_mirror_without_a_change_is_shown_without_the_jvm(
+    delivery: Delivery, untouched: Table
+) -> None:
+    """Delta reads the table's log to have its lock: a second if it's the JVM's first, and memory for each table."""
+    jvm: Any = delivery.spark.session.sparkContext._jvm
+    path = location(delivery.root, ORDERS.table, Tier.MIRROR)
+    log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(delivery.spark.session._jsparkSession, path)
+    lock: Any = log.snapshotLock()
+    complete = delivery.lake.generations.complete
+    with ThreadPoolExecutor(1) as thread:
+        lock.lock()
+        try:
+            thread.submit(complete, ORDERS.table, 0, delivery.segment, "position").result(WITHIN_S)
+        finally:
+            lock.unlock()
+    assert delivery.view(untouched) == expected(untouched)
+
+
+def test_batches_bring_nothing_to_a_first_mirror_while_it_is_shown_without_the_jvm(
+    delivery: Delivery, untouched: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta may make a batch's commit, and takes a version's name a moment after it has looked whether it's free."""
+    alter = OwnLog.alter
+    free: list[bool] = []
+
+    def altered(log: OwnLog, *arguments: Any) -> int | None:
+        locks = (delivery.lake._changing(ORDERS.table), delivery.lake._trimming(ORDERS.table))
+        with ThreadPoolExecutor(1) as thread:
+            free.extend(thread.submit(lock.acquire, blocking=False).result() for lock in locks)
+        return alter(log, *arguments)
+
+    monkeypatch.setattr(OwnLog, "alter", altered)
+    delivery.lake.generations.complete(ORDERS.table, 0, delivery.segment, "position")
+    assert free == [False, False]
+    assert delivery.view(untouched) == expected(untouched)
+
+
+def test_a_first_mirror_without_a_change_is_shown_without_a_merge(
+    delivery: Delivery, untouched: Table
+) -> None:
     delivery.lake.generations.complete(ORDERS.table, 0, delivery.segment, "position")
     path = location(delivery.root, ORDERS.table, Tier.MIRROR)
     history = delivery.spark.session.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
     assert [row["operation"] for row in history] == ["SET TBLPROPERTIES", "WRITE", "CREATE TABLE"]
-    assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "b")]
+    assert delivery.view(untouched) == expected(untouched) == [(1, "a"), (2, "b")]
     delivery.begin()
     found = delivery.lake.find(ORDERS.table)
     assert (found.merged, found.rows, found.rebuilding, found.pending) == (2, 2, None, 0)
-    delivery.history.transaction((orders, "u", (1, "c")))
+    delivery.history.transaction((untouched, "u", (1, "c")))
     delivery.deliver()
-    assert delivery.view(orders) == expected(orders)
-    delivery.merge(orders)
-    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders) == [(1, "c"), (2, "b")]
+    assert delivery.view(untouched) == expected(untouched)
+    delivery.merge(untouched)
+    assert rows(delivery.tier(untouched, Tier.MIRROR)) == expected(untouched) == [(1, "c"), (2, "b")]
 
 
 def test_a_first_mirror_with_a_change_is_merged_before_it_is_shown(delivery: Delivery) -> None:
