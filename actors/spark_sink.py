@@ -103,6 +103,7 @@ from pipeline.lake.tables.tier import Tier
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 
 log = structlog.get_logger()
@@ -172,6 +173,7 @@ class SparkSink(Actor[ToSparkSink]):
         journal: JournalReader,
         ports: SparkSinkPorts,
         applied: Callable[[LakeConsumerProgress], None],
+        captured: TableFilter = ALL_TABLES,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
@@ -179,7 +181,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._journal = journal
         self._ports = ports
         self._applied = applied
-        self._lake_metrics = LakeMetrics(metrics)
+        self._lake_metrics = LakeMetrics(metrics, captured)
         self._threads = ThreadPoolExecutor(TABLES_DELIVERED_AT_ONCE + 1, "spark")
         self._pulse = StallDetector()
         self._state = State(lake)

@@ -202,7 +202,8 @@ TABLE_STOPPED = Gauge(
 )
 STOPPED_TABLES = Gauge(
     "tidemark_stopped_tables",
-    "Stopped tables that the configuration captures. Part is capture, lake, or kafka (topics that are set aside).",
+    "Stopped tables that the configuration captures. Part is capture, lake, or kafka (topics that are set aside). A "
+    "table that the sink tries again counts in the lake from its third failure in a row.",
     ("part",),
 )
 PAUSED = Gauge("tidemark_reading_paused_state", "1 while the coordinator keeps the binlog reader paused.")
@@ -351,7 +352,8 @@ MIRROR_PENDING = Gauge(
 )
 MIRROR_REBUILDING = Gauge(
     "tidemark_mirror_rebuilding_timestamp_seconds",
-    "When a snapshot began to fill the mirror. Readers see its earlier state meanwhile. 0 once it is complete.",
+    "When a snapshot began to fill the mirror. Readers see its earlier state meanwhile. 0 once it is complete, "
+    "and of a table that the configuration leaves out.",
     ("table",),
 )
 MAINTENANCE = Histogram(
@@ -380,7 +382,8 @@ WORK_FAILED = Counter(
 FINDINGS = Gauge(
     "tidemark_verification_findings",
     "Rows of a lake table that differ from the source's, as the last verification that could be judged found them. "
-    "0 of a table that was dropped. Kind is missing, extra, different or duplicate.",
+    "0 of a table that was dropped or that the configuration leaves out. Kind is missing, extra, different or "
+    "duplicate.",
     ("table", "kind"),
 )
 VERIFIED_AT = Gauge(
@@ -390,7 +393,8 @@ VERIFIED_AT = Gauge(
 )
 UNJUDGED_IN_A_ROW = Gauge(
     "tidemark_unjudged_verifications",
-    "Verifications of a table in a row that couldn't be judged, since the last one that could.",
+    "Verifications of a table in a row that couldn't be judged, since the last one that could. Those that "
+    "the configuration leaves out don't count.",
     ("table",),
 )
 FRESHNESS = Histogram(

@@ -292,6 +292,7 @@ class Assembly:
                     self._sender(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
                 ),
                 self._lake_progressed,
+                settings.tables,
             ),
         )
 

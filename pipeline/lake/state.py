@@ -36,6 +36,9 @@ class Failed:
     foreign: bool = False
 
 
+# With so many failures in a row a table counts as stopped: fewer may go by in seconds. It is tried again all the same.
+TIMES_TO_TELL: Final = 3
+
 # Of a lake that has nothing yet.
 _NOTHING: Final = Checkpoint(NO_GTIDS)
 
@@ -105,9 +108,10 @@ class LakeProgress:
 
     @property
     def stopped_tables(self) -> frozenset[TableId]:
-        """The tables that get nothing (`stopped`)."""
+        """The tables that get nothing (`stopped`), but for those that have failed less than TIMES_TO_TELL in a row."""
         stopped = (table for table, found in self.tables.items() if found.stopped is not None)
-        return frozenset(self.failed.keys()).union(stopped)
+        failing = (table for table, each in self.failed.items() if each.times >= TIMES_TO_TELL)
+        return frozenset(failing).union(stopped)
 
     def times_failed(self, table: TableId) -> int:
         """Returns how often in a row the table has failed."""

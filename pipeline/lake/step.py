@@ -143,9 +143,6 @@ _CUT_OFF: Final = (
 # How long a table pauses after a failure.
 TABLE_BACKOFF: Final = Backoff(1.0, 600.0)
 
-# How often in a row a table fails before the log reports that it has stopped.
-TIMES_TO_TELL = 3
-
 
 def step(state: State, fact: Fact, now: float) -> _Next:
     """Returns the state after a fact, and the orders that follow; `now` in s.

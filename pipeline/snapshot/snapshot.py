@@ -44,6 +44,12 @@ REPAIRED: Final = " repaired"
 VERIFIED_ALREADY: Final = "it is being verified already"
 DROPPED: Final = "a statement has dropped it"
 
+# Why a table that was captured before has stopped.
+LEFT_OUT: Final = (
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
+    "let the configuration capture it"
+)
+
 # All of a table in its usual way.
 WHOLE_TABLE = Request()
 

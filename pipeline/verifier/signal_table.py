@@ -27,19 +27,13 @@ from pipeline.messages.changes import (
 from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
+from pipeline.snapshot.snapshot import LEFT_OUT
 from pipeline.types.column_types import Json, Text
 from pipeline.verifier.state import FromVerifier
 
 # As Debezium's documentation has it.
 CREATE_SIGNAL_TABLE: Final = (
     "CREATE TABLE {table} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
-)
-
-
-# Why a table that was captured before has stopped.
-LEFT_OUT: Final = (
-    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
-    "let the configuration capture it"
 )
 
 

@@ -77,6 +77,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import initial_survey
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import LEFT_OUT
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import OutdatedForeignKeys, effects_of_new_keys
 from pipeline.verifier.columns import images_table
@@ -88,7 +89,6 @@ from pipeline.verifier.handle_statements import (
     handle_statement,
 )
 from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
-from pipeline.verifier.signal_table import LEFT_OUT
 from pipeline.verifier.state import (
     FromVerifier,
     News,

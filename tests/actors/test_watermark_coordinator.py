@@ -27,6 +27,7 @@ from pipeline.signals.signal import VerifyTables
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 from pipeline.snapshot.snapshot import (
     DROPPED,
+    LEFT_OUT,
     WHOLE_TABLE,
     Progress,
     Snapshot,
@@ -34,7 +35,6 @@ from pipeline.snapshot.snapshot import (
     SnapshotWaiting,
     TableSnapshot,
 )
-from pipeline.verifier.signal_table import LEFT_OUT
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,

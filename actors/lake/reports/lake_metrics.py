@@ -9,7 +9,6 @@ import structlog
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.lake import step as spark_sink
 from pipeline.lake.background.work import BackgroundWork, MergeMirror
 from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.facts import (
@@ -22,10 +21,11 @@ from pipeline.lake.facts import (
     WorkDone,
 )
 from pipeline.lake.files.written_files import FILES_OF_A_COMMIT, WrittenFiles
-from pipeline.lake.state import Failed, State
+from pipeline.lake.state import TIMES_TO_TELL, Failed, State
 from pipeline.lake.tables.maintenance import Chore
 from pipeline.lake.tables.tier import Tier
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import DROPPED
 
@@ -38,11 +38,13 @@ _REWRITING: Final = ("complete", "merge", Chore.COMPACT, Chore.TRIM)
 class LakeMetrics:
     """Derives the metrics from the sink's facts, and from its state before and after each.
 
-    `freshness`: the age (s) of the oldest change of the last batch when it could be read in the lake.
+    `captured`: the tables that the configuration captures. What alerts watch leaves the others out: nobody waits for
+    them. `freshness`: the age (s) of the oldest change of the last batch when it could be read in the lake.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, captured: TableFilter) -> None:
         self._metrics = metrics
+        self._captured = captured
         self.freshness: float | None = None
 
     def begin(self) -> None:
@@ -62,7 +64,8 @@ class LakeMetrics:
     @contain_errors
     def count_stopped(self, state: State) -> None:
         """Records how many tables get no more in the lake."""
-        self._metrics.set(catalogue.STOPPED_TABLES, len(state.so_far.stopped_tables), part="lake")
+        stopped = sum(map(self._captured.match, state.so_far.stopped_tables))
+        self._metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
 
     @contain_errors
     def measure_batch(self, batch: Batch, seconds: float, state: State) -> None:
@@ -109,9 +112,9 @@ class LakeMetrics:
             if each is was.get(table):
                 continue
             log.warning("a table failed in the lake", table=str(table), times=each.times, reason=each.reason)
-            if each.times == spark_sink.TIMES_TO_TELL:
+            if each.times == TIMES_TO_TELL:
                 log.error("the table was stopped", table=str(table), part="lake", reason=each.reason)
-            if each.times >= spark_sink.TIMES_TO_TELL:
+            if each.times >= TIMES_TO_TELL:
                 self._metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
 
     @contain_errors
@@ -126,7 +129,9 @@ class LakeMetrics:
                 self._measure_mirror(done.work.table, now)
                 self._measure_verified(judgements)
                 unjudged: dict[tuple[str, ...], float] = {
-                    (str(table),): times for table, times in now.unjudged_in_a_row.items()
+                    (str(table),): times
+                    for table, times in now.unjudged_in_a_row.items()
+                    if self._captured.match(table)
                 }
                 self._metrics.replace(catalogue.UNJUDGED_IN_A_ROW, unjudged)
             case CursorFound() | GapFound() | BeginningFound() if now.so_far.ahead is None:
@@ -138,7 +143,8 @@ class LakeMetrics:
     def _measure_verified(self, judgements: Iterable[Judgement]) -> None:
         for each in judgements:
             of = str(each.table)
-            gone = each.reason.startswith(DROPPED)  # its mirror is empty then
+            # Nobody mends these. The mirror of a dropped table is empty.
+            gone = each.reason.startswith(DROPPED) or not self._captured.match(each.table)
             if gone or each.verdict is not LakeVerdict.UNJUDGED:  # what was found before may still be there
                 for kind in FindingKind:
                     count = 0 if gone else each.found.get(kind, 0)
@@ -155,7 +161,9 @@ class LakeMetrics:
     @contain_errors
     def _measure_mirror(self, table: TableId, state: State) -> None:
         background, name = state.background, str(table)
-        self._metrics.set(catalogue.MIRROR_REBUILDING, background.rebuilding.get(table, 0.0), table=name)
+        since = background.rebuilding.get(table, 0.0)
+        since = since if since and self._captured.match(table) else 0.0
+        self._metrics.set(catalogue.MIRROR_REBUILDING, since, table=name)
         if (mirrored := background.mirrored.get(table)) is not None:
             self._metrics.set(catalogue.MIRROR_PENDING, mirrored.pending, table=name)
         for tier in Tier:

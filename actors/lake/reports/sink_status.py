@@ -16,15 +16,17 @@ from pipeline.snapshot.checkpoint import Checkpoint
 def lake_table_statuses(state: State, no_view: Mapping[TableId, str]) -> dict[str, dict[str, Any]]:
     """Returns of each table how far its mirror is and why it stopped, as JSON values by its name.
 
-    `no_view`: why a table has no view in the catalog.
+    `no_view`: why a table has no view in the catalog. `lasting`: whether it counts as stopped, because no retry has
+    helped or none is to come.
     """
     so_far = state.so_far
-    mirrors = so_far.checkpoint.mirrors
+    mirrors, stopped = so_far.checkpoint.mirrors, so_far.stopped_tables
     return {
         str(table): {
             "mirror": mirrors[table].wire if table in mirrors else None,
             **_mirror_status(state, table),
             "stopped": _stop_reason(state, table),
+            "lasting": table in stopped,
             "no_view": no_view.get(table),
         }
         for table in {**so_far.tables, **so_far.failed}

@@ -8,6 +8,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
+from pipeline.snapshot.snapshot import DROPPED, LEFT_OUT
+
 LONGEST_REASON: Final = 1000  # in characters
 # So much of a longer reason's end stays, where the remedy is.
 LAST_OF_REASON: Final = 400
@@ -75,17 +77,23 @@ class Alert:
 
 
 def troubles_of(status: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Returns the troubles of tables and topics in the service's status (`GET /status`)."""
+    """Returns the troubles of tables and topics in the service's status (`GET /status`).
+
+    A table that somebody has left out of the configuration, or has dropped, is none.
+    """
     for table, reason in status["stopped"].items():
-        yield Trouble(AlertKind.TABLE_STOPPED, table, "capture", reason)
+        if not reason.startswith(LEFT_OUT):
+            yield Trouble(AlertKind.TABLE_STOPPED, table, "capture", reason)
     for table, delivery in status["actors"]["SparkSink"].get("tables", {}).items():
-        if delivery["stopped"]:
+        if delivery["stopped"] and delivery["lasting"]:
             yield Trouble(AlertKind.TABLE_STOPPED, table, "lake", delivery["stopped"])
     for topic, reason in status["actors"].get("KafkaSink", {}).get("set_aside", {}).items():
         yield Trouble(AlertKind.TOPIC_SET_ASIDE, topic, "kafka", reason)
     for snapshot in status["snapshots"]:
         for table in snapshot["tables"]:
-            if table["state"] == "failed" and not snapshot["verification"]:
+            if snapshot["verification"] or table["state"] != "failed":
+                continue
+            if not table["reason"].startswith((LEFT_OUT, DROPPED)):
                 name = f"{table['database']}.{table['table']}"
                 yield Trouble(AlertKind.SNAPSHOT_FAILED, name, snapshot["id"], table["reason"])
 

@@ -28,6 +28,7 @@ from pipeline.signals.signal import (
 )
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 from pipeline.snapshot.snapshot import (
+    LEFT_OUT,
     Completed,
     Progress,
     Repairing,
@@ -37,7 +38,6 @@ from pipeline.snapshot.snapshot import (
     TableSnapshot,
     Verification,
 )
-from pipeline.verifier.signal_table import LEFT_OUT
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,

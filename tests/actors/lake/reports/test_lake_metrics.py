@@ -11,11 +11,13 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake.background.state import UnderWay
 from pipeline.lake.background.work import VerifyRows
-from pipeline.lake.batch import Piece, Pieces
-from pipeline.lake.facts import LakeTimerFired, WorkDone
+from pipeline.lake.batch import LakeTableState, Piece, Pieces
+from pipeline.lake.facts import LakeTimerFired, TablesFound, WorkDone
 from pipeline.lake.state import Failed, State
 from pipeline.lake.tables.maintenance import TableSize
-from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
+from pipeline.lake.verification.runs import Comparisons, FindingKind, Judgement, LakeVerdict
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import DROPPED
 from tests.pipeline.lake.test_delivery import ITEMS
 from tests.pipeline.lake.test_step import ORDERS
@@ -30,7 +32,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def recorded(metrics: Metrics) -> LakeMetrics:
-    return LakeMetrics(metrics)
+    return LakeMetrics(metrics, TableFilter((r"shop\.(orders|items)",)))
 
 
 def verifying(state: State) -> State:
@@ -101,8 +103,30 @@ def test_a_table_that_fails_again_and_again_is_reported_as_stopped(
             state = replace(before, so_far=replace(before.so_far, failed=failed))
             recorded.record(LakeTimerFired(), before, state)
             recorded.record(LakeTimerFired(), state, state)
+            recorded.count_stopped(state)
             stopped = metrics.value(catalogue.TABLE_STOPPED, table="shop.orders", part="lake")
-            assert stopped == (times >= 3)
+            assert stopped == metrics.value(catalogue.STOPPED_TABLES, part="lake") == (times >= 3)
     assert [each["times"] for each in logged if each["event"] == "a table failed in the lake"] == [1, 2, 3, 4]
     (told,) = (each for each in logged if each["event"] == "the table was stopped")
     assert (told["table"], told["part"], told["reason"]) == ("shop.orders", "lake", "so")
+
+
+def test_a_table_that_the_configuration_leaves_out_raises_no_alert(
+    recorded: LakeMetrics, metrics: Metrics
+) -> None:
+    """Its mirror isn't filled any more, and its verifications can't be judged."""
+    state, left_out = State(LakeSettings("/lake")), TableId("shop", "left_out")
+    for table in (ORDERS, left_out):
+        background = replace(state.background, rebuilding={table: 7.0}, under_way=VERIFYING)
+        background = replace(background, verified=Comparisons(in_a_row={table: 3}))
+        so_far = replace(state.so_far, failed={table: Failed("so", 3, 0.0)})
+        now = replace(state, background=background, so_far=so_far)
+        found = Judgement("v1", table, LakeVerdict.DIFFERENT, 9, {FindingKind.EXTRA: 2}, "", 5.0)
+        recorded.record(WorkDone(TableSize(), None, (found,)), now, now)
+        recorded.record(TablesFound({table: LakeTableState()}, {}, ()), now, now)
+        recorded.count_stopped(now)
+        captured = table is ORDERS
+        assert metrics.value(catalogue.MIRROR_REBUILDING, table=str(table)) == (7.0 if captured else 0.0)
+        assert metrics.value(catalogue.UNJUDGED_IN_A_ROW, table=str(table)) == (3 if captured else 0)
+        assert metrics.value(catalogue.FINDINGS, table=str(table), kind="extra") == (2 if captured else 0)
+        assert metrics.value(catalogue.STOPPED_TABLES, part="lake") == (1 if captured else 0)

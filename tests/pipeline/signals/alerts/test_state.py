@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.signals.alerts import state as alert_state
 from pipeline.signals.alerts.state import LONGEST_REASON, Alert, AlertKind, Trouble, troubles_of
+from pipeline.snapshot.snapshot import DROPPED, LEFT_OUT
 
 STOPPED = Trouble(AlertKind.TABLE_STOPPED, "shop.orders", "capture", "its engine")
 
@@ -24,15 +25,23 @@ def test_troubles_are_found_in_a_status() -> None:
     tables = [
         {"database": "shop", "table": "bag", "state": "failed", "reason": "no key"},
         {"database": "shop", "table": "t", "state": "completed"},
+        {"database": "shop", "table": "gone", "state": "failed", "reason": f"{DROPPED}: it doesn't exist"},
+        {"database": "shop", "table": "left_out", "state": "failed", "reason": LEFT_OUT},
     ]
     status = {
-        "stopped": {"shop.a": "why"},
+        "stopped": {"shop.a": "why", "shop.left_out": f"{LEFT_OUT}; then begin it again"},
         "snapshots": [
             {"id": "s1", "verification": None, "tables": tables},
             {"id": "v1", "verification": {"since": 7, "narrowed": []}, "tables": tables},
         ],
         "actors": {
-            "SparkSink": {"tables": {"shop.b": {"stopped": "so"}, "shop.c": {"stopped": None}}},
+            "SparkSink": {
+                "tables": {
+                    "shop.b": {"stopped": "so", "lasting": True},
+                    "shop.c": {"stopped": None, "lasting": False},
+                    "shop.retried": {"stopped": "it failed 1 times in a row", "lasting": False},
+                }
+            },
             "KafkaSink": {"set_aside": {"shop.shop.d": "too large"}},
         },
     }
