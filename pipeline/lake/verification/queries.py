@@ -65,6 +65,7 @@ _FORMATS: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+_KEY_OPTIONS: Final = f"map({', '.join(literal(part) for option in _FORMATS.items() for part in option)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
     def compared_parts(self, rows: str, since: int, mirror: str | None = None) -> str:
-        """Returns the query for the parts, as `key_part` numbers them.
+        """Returns the query for the parts.
 
         It has `part`, the number of its verified `rows`, and whether it `differs`. That means that the two sides don't
         have the same rows.
@@ -145,7 +146,7 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
         equal = " AND ".join(f"sum({each}) = 0" for each in (_SIGN, *summed))
         # Groups of numbers that are never NULL are the fastest: all unchanged rows of a part, and each key of T.
         part = f"CASE WHEN x.{_SCN} IS NULL THEN pmod(s.{_KEY}, {_PARTS}) ELSE s.{_KEY} END"
-        twin = f"CASE WHEN x.{_SCN} IS NULL THEN 0L ELSE {self._key_twin('s')} END"
+        twin = f"CASE WHEN x.{_SCN} IS NULL THEN 0L ELSE {self._key_twin} END"
         return f"""SELECT pmod({_PART}, {_PARTS}) AS part, sum({_NUMBER}) AS rows,
   max(NOT {_ONE} AND ({_SCN} IS NULL OR {_SCN} <= {_THERE})) AS differs FROM (
 SELECT {_PART}, max({_SCN}) AS {_SCN}, max({_THERE}) AS {_THERE}, {equal} AS {_ONE},
@@ -155,7 +156,7 @@ SELECT s.{_ONE}, s.{_OTHER}, s.{_SIGN}, s.{_THERE}, x.{_SCN}, {part} AS {_PART},
 ) AS s
 LEFT JOIN (
 {self._changed_or_pending(since)}
-) AS x ON s.{_KEY} = x.{_KEY} AND {self._same_by_order("s", "x")}
+) AS x ON s.{_KEY} = x.{_KEY} AND {self._same_by_order}
 WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
 ) GROUP BY {_PART}, {_TWIN}
 ) GROUP BY pmod({_PART}, {_PARTS})"""
@@ -163,7 +164,7 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
     def _both_sides(self, rows: str, mirror: str | None) -> str:
         """Returns the query for all rows of the live view, those of the mirror unless they are pending, and V."""
         values = f"{self._hash(1)} AS {_ONE}, {self._hash(-1)} AS {_OTHER}"
-        listed = f"{', '.join(map(quoted, self.schema.key_names))}, {self._key_hash()} AS {_KEY}, {values}"
+        listed = f"{self._key_names}, {self._key_hash} AS {_KEY}, {values}"
         sides = [f"SELECT {listed}, -1L AS {_SIGN}, `__scn` AS {_THERE}, false AS {_MIRRORED} FROM {rows}"]
         live = f"SELECT {listed}, 1L, CAST(NULL AS BIGINT), {{}} FROM {{}}"
         if self.reached.partial:
@@ -177,28 +178,28 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
 
     def _changed_or_pending(self, since: int) -> str:
         """Returns the query for keys, with where each has changed last after an SCN, or whether it isn't merged."""
-        names = ", ".join(map(quoted, self.schema.key_names))
-        return f"""  SELECT {names}, {self._key_hash()} AS {_KEY}, max({self._pending}) AS {_PENDING},
+        return f"""  SELECT {self._key_names}, {self._key_hash} AS {_KEY}, max({self._pending}) AS {_PENDING},
     max(CASE WHEN `__scn` > {since} THEN `__scn` END) AS {_SCN} FROM {self._changelog}
-  WHERE {self._counts(since)} GROUP BY {names}"""
-
-    def _counts(self, since: int) -> str:
-        return f"`__op` NOT IN ('b', 't') AND (`__scn` > {since} OR {self._pending})"
+  WHERE `__op` NOT IN ('b', 't') AND (`__scn` > {since} OR {self._pending}) GROUP BY {self._key_names}"""
 
     @property
     def _pending(self) -> str:
         return "false" if self.reached.partial or self.reached.frozen else self.reached.condition()
 
-    def key_part(self) -> str:
-        """Returns which part of the table a row belongs to, by its key."""
-        return f"pmod({self._key_hash()}, {_PARTS})"
+    @property
+    def _key_names(self) -> str:
+        return ", ".join(map(quoted, self.schema.key_names))
 
+    @property
     def _key_hash(self) -> str:
-        return f"xxhash64({', '.join(map(quoted, self.schema.key_names))})"
+        return f"xxhash64({self._key_names})"
 
-    def _key_twin(self, of: str) -> str:
-        """Returns another hash of a key, which depends on the parts that are NULL as well. A hash leaves NULL out."""
-        names = [f"{of}.{quoted(name)}" for name in self.schema.key_names]
+    @property
+    def _key_twin(self) -> str:
+        """Returns another hash of a key of `s`, which depends on the parts that are NULL as well. A hash leaves NULL
+        out.
+        """
+        names = [f"s.{quoted(name)}" for name in self.schema.key_names]
         return f"xxhash64(1L, {', '.join([*(f'{name} IS NULL' for name in names), *names])})"
 
     def _hash(self, order: int) -> str:
@@ -206,9 +207,10 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
         values = [*_nulls(self.schema.columns), *(_hashed(column) for column in self.schema.columns)]
         return f"xxhash64({', '.join(part for value in values[::order] for part in value)})"
 
-    def _same_by_order(self, one: str, other: str) -> str:
-        """Returns the condition that two keys are the same, in a form that Spark doesn't look up rows by."""
-        pairs = [(f"{one}.{quoted(name)}", f"{other}.{quoted(name)}") for name in self.schema.key_names]
+    @property
+    def _same_by_order(self) -> str:
+        """Returns the condition that keys of `s` and `x` are the same, in a form that Spark doesn't look up rows by."""
+        pairs = [(f"s.{quoted(name)}", f"x.{quoted(name)}") for name in self.schema.key_names]
         return " AND ".join(
             f"coalesce({ours} >= {theirs} AND {ours} <= {theirs}, {ours} IS NULL AND {theirs} IS NULL)"
             for ours, theirs in pairs
@@ -223,12 +225,11 @@ WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
         kind = (
             f"CASE WHEN k.known THEN {literal(FindingKind.DUPLICATE)} ELSE {literal(FindingKind.EXTRA)} END"
         )
-        names = ", ".join(map(quoted, self.schema.key_names))
         read = ", ".join(f"{_place(at)} AS {quoted(name)}" for at, name in enumerate(self.schema.key_names))
         return f"""SELECT {kind} AS kind, {self._key_text("l")} AS key FROM (
-SELECT {names}, count(*) AS {_NUMBER} FROM (
+SELECT {self._key_names}, count(*) AS {_NUMBER} FROM (
 {self._live}
-) GROUP BY {names}
+) GROUP BY {self._key_names}
 ) AS l
 LEFT JOIN (SELECT DISTINCT {read}, true AS known FROM {keys}) AS k ON {self._same("l", "k")}
 LEFT ANTI JOIN (
@@ -251,13 +252,12 @@ WHERE {known}l.{_NUMBER} > 1"""
 
     def _changed(self, since: int) -> str:
         """Returns the query for where each key has changed last, after an SCN."""
-        names = ", ".join(map(quoted, self.schema.key_names))
         unknown = "0"
         if self.unread is not None:
             partly = f"`__absent` IS NOT NULL AND `__op` <> 'd' AND `__scn` > {self.unread}"
             unknown = f"max(CASE WHEN {partly} THEN 1 ELSE 0 END)"
-        return f"""  SELECT {names}, max(`__scn`) AS {_SCN}, {unknown} AS {_UNKNOWN} FROM {self._changelog}
-  WHERE `__scn` > {since} AND `__op` NOT IN ('b', 't') GROUP BY {names}"""
+        return f"""  SELECT {self._key_names}, max(`__scn`) AS {_SCN}, {unknown} AS {_UNKNOWN} FROM {self._changelog}
+  WHERE `__scn` > {since} AND `__op` NOT IN ('b', 't') GROUP BY {self._key_names}"""
 
     def _within(self, bounds: Sequence[object]) -> str:
         if any(end is None for end in bounds):  # `in` looks for a name in a row of Spark's
@@ -282,8 +282,7 @@ WHERE {known}l.{_NUMBER} > 1"""
 
     def _key_text(self, of: str) -> str:
         names = ", ".join(f"{of}.{quoted(name)} AS {quoted(name)}" for name in self.schema.key_names)
-        options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
-        return f"to_json(struct({names}), map({options}))"
+        return f"to_json(struct({names}), {_KEY_OPTIONS})"
 
 
 def _nulls(columns: Sequence[Column]) -> Iterator[tuple[str]]:
@@ -313,8 +312,7 @@ def found_keys_sql(findings: str, schema: TableSchema, after: int, most: int) ->
     """
     types = {column.name: column.type for column in columns(schema, Tier.MIRROR)}
     parts = ", ".join(f"{quoted(name)} {types[name]}" for name in schema.key_names)
-    options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
-    return f"""SELECT k.* FROM (SELECT from_json(key, {literal(parts)}, map({options})) AS k FROM (
+    return f"""SELECT k.* FROM (SELECT from_json(key, {literal(parts)}, {_KEY_OPTIONS}) AS k FROM (
 SELECT DISTINCT key FROM ({findings}) WHERE kind <> {literal(DOUBT)} ORDER BY key LIMIT {most} OFFSET {after}))"""
 
 

@@ -43,7 +43,7 @@ from pipeline.lake.tables.paths import findings_path, judgements_path, location
 from pipeline.lake.tables.properties import FORGETTING, RESULTS
 from pipeline.lake.tables.spark_sql import quoted, table_at
 from pipeline.lake.tables.tier import Tier
-from pipeline.lake.verification.queries import ComparedTable
+from pipeline.lake.verification.queries import _PARTS, ComparedTable
 from pipeline.lake.verification.row_sums import RowHasher, RowSums
 from pipeline.lake.verification.runs import (
     COLUMNS_CHANGED,
@@ -237,7 +237,7 @@ class Verified:
     def parts(self, keys: Iterable[tuple[int, str]]) -> set[int]:
         """The parts of the table that these keys belong to."""
         rows = self.session.createDataFrame(list(keys), "id BIGINT, name STRING")
-        return {row[0] for row in rows.selectExpr(self._compared.key_part()).collect()}
+        return {row[0] for row in rows.selectExpr(f"pmod({self._compared._key_hash}, {_PARTS})").collect()}
 
     def _comparison(self, view: FoundView) -> comparison.Comparison:
         verification, work = self.lake.verification, VerifyRows(self.id, (), self.segment, "", 0, None)
