@@ -35,7 +35,7 @@ def parse_partition_checkpoint(text: str) -> str:
     # Others are hints, such as cursorPartition.
     checkpoints = {name: each for name, each in document.items() if name.startswith("{")}
     for name in checkpoints:
-        _check_number("checkPointMult", "the partition", _json("checkPointMult", name, _MULT), _PARTITION)
+        _check_partition("checkPointMult", "the partition", _json("checkPointMult", name, _MULT))
     if len(checkpoints) != 1:
         raise MalformedRequest(
             f"checkPointMult: it has {len(checkpoints)} partitions, and the journal is one; {_MULT}"
@@ -47,8 +47,8 @@ def parse_partition_checkpoint(text: str) -> str:
 def _named(document: dict[str, Any]) -> str | None:
     """Returns the source of a subscription, None for all."""
     logical = _part(document, "logicalPartition")
-    _check_number("subs", "physicalPartition", _part(document, "physicalPartition"), _PARTITION)
-    _check_number("subs", "logicalPartition", logical, _PARTITION)
+    _check_partition("subs", "physicalPartition", _part(document, "physicalPartition"))
+    _check_partition("subs", "logicalPartition", logical)
     source = _part(logical, "source")
     number, name = source.get("id", _ANY), source.get("name", _ANY_NAME)
     if not isinstance(number, int) or isinstance(number, bool) or not isinstance(name, str):
@@ -65,12 +65,12 @@ def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
     return part
 
 
-def _check_number(parameter: str, name: str, document: object, only: int) -> None:
+def _check_partition(parameter: str, name: str, document: object) -> None:
     """Raises MalformedRequest if a partition is another one."""
     number = document.get("id", _ANY) if isinstance(document, dict) else None
-    if isinstance(number, bool) or number not in (only, _ANY):
+    if isinstance(number, bool) or number not in (_PARTITION, _ANY):
         raise MalformedRequest(
-            f"{parameter}: {name} is {json.dumps(document)}, and the journal is the partition {only}"
+            f"{parameter}: {name} is {json.dumps(document)}, and the journal is the partition {_PARTITION}"
         )
 
 

@@ -222,7 +222,7 @@ def _times(values: pa.Array, precision: TimePrecision) -> pa.Array:
         case TimePrecision.NANOSECONDS:
             return pc.multiply_checked(values, 1_000)
         case TimePrecision.CONNECT:
-            return _floored(_of_a_day(values), _MILLISECOND_US)
+            return _milliseconds(_of_a_day(values))
         case _:
             return values
 
@@ -239,16 +239,16 @@ def _moments(values: pa.Array, digits: int, precision: TimePrecision) -> pa.Arra
         case TimePrecision.ADAPTIVE_TIME_MICROSECONDS if digits > 3:
             return microseconds
         case TimePrecision.ADAPTIVE_TIME_MICROSECONDS | TimePrecision.CONNECT:
-            return _floored(microseconds, _MILLISECOND_US)
+            return _milliseconds(microseconds)
         case TimePrecision.NANOSECONDS:
             return pc.multiply_checked(microseconds, 1_000)
         case _:
             return microseconds
 
 
-def _floored(values: pa.Array, by: int) -> pa.Array:
-    """Returns integers divided and rounded down, also below zero."""
-    return pa.array(np.asarray(pc.fill_null(values, 0)) // by, mask=_nulls(values))
+def _milliseconds(microseconds: pa.Array) -> pa.Array:
+    """Returns milliseconds, rounded down, also below zero."""
+    return pa.array(np.asarray(pc.fill_null(microseconds, 0)) // _MILLISECOND_US, mask=_nulls(microseconds))
 
 
 def _iso(values: pa.Array, between: str) -> pa.Array:
