@@ -23,7 +23,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final, TypeVar, assert_never
 
@@ -58,15 +58,10 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended, and the words for the operator (empty after a clean end).
-
-    `stuck` names tasks that couldn't be cancelled: the event loop can't be closed, and the process must just
-    end.
-    """
+    """How a run ended, and the words for the operator (empty after a clean end)."""
 
     code: ExitCode
     message: str = ""
-    stuck: tuple[str, ...] = ()
 
 
 BETWEEN_RESTARTS: Final = Backoff(0.5, 30.0)
@@ -153,24 +148,21 @@ class Supervisor:
                 if done.done():
                     done.result()  # raises what the supervisor itself did wrong
         finally:
-            pending = await self._cancel_all(waited_for)
-        stuck = [name for name, task in self._tasks.items() if task in pending]
-        return replace(self._outcome, stuck=tuple(stuck))
+            await self._cancel_all(waited_for)
+        return self._outcome
 
-    async def _cancel_all(self, own: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    async def _cancel_all(self, own: set[asyncio.Task[Any]]) -> None:
         """Cancels these and all actors, also those that a group has begun just before its own cancellation came.
 
-        Returns the ones whose cancellation didn't take.
+        It waits only so long for those that don't end: the process ends without them.
         """
         known: set[asyncio.Task[Any]] = set()
-        pending: set[asyncio.Task[Any]] = set()
         while left := (own | set(self._tasks.values())) - known:
             self._cancelled |= dict.fromkeys(left - own, time.monotonic())
             for task in left:
                 _soon(task.cancel)
-            pending |= (await asyncio.wait(left, timeout=self._limits.cancel_s))[1]
+            await asyncio.wait(left, timeout=self._limits.cancel_s)
             known |= left
-        return pending
 
     def stop(self) -> None:
         """Begin a clean stop; a second call ends everything at once."""
