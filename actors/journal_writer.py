@@ -19,7 +19,7 @@ from typing import Any, assert_never
 import structlog
 
 from actors.journal.files import NoRoom
-from actors.journal.store import JournalStore, Recovered
+from actors.journal.store import JournalStore
 from actors.journal.writer_thread import WriterThread
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import StartAgain
@@ -88,7 +88,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         metrics: Metrics,
         settings: JournalSettings,
         store: JournalStore,
-        recovered: Recovered,
+        last: Entry | None,
         ports: JournalWriterPorts,
         rules: tuple[LakeRule, ...],
         protection: Protection,
@@ -97,13 +97,13 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._store = store
         self._thread = WriterThread(store, settings, rules, protection)
         self._ports = ports
-        self._state = journal_writer.start(settings, rules, recovered.last)
+        self._state = journal_writer.start(settings, rules, last)
         self._at_work: AtWork | None = None
         self._changed_at = 0.0  # the room (s since the epoch)
         metrics.set(catalogue.JOURNAL_FULL, 0)
         metrics.set(catalogue.JOURNAL_SIZE, self._store.bytes)
         metrics.set(catalogue.JOURNAL_QUOTA, settings.quota_mib << 20 or math.inf)
-        self._measure_last(recovered.last)
+        self._measure_last(last)
 
     async def begin(self) -> None:
         """Do what is due at the start."""

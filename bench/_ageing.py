@@ -33,7 +33,7 @@ def lengthen_journal(journal: str, segments: int) -> None:
     pipeline = JournalReader(journal).identity.pipeline
     # Nothing of it has to outlast anything.
     with patch("os.fsync"), closing(JournalStore.open_single_writer(journal, pipeline)) as store:
-        last = store.recover().last
+        last = store.recover()
         assert last is not None
         empty = replace(
             last,

@@ -33,7 +33,7 @@ from actors.journal.store import JournalStore
 
 begun = time.perf_counter()
 store = JournalStore.open_single_writer(sys.argv[1], "test")
-last = store.recover().last
+last = store.recover()
 print(time.perf_counter() - begun, last.segment)
 """
 _ORDERS: Final = TableSchema(

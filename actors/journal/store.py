@@ -232,14 +232,6 @@ class JournalReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """What a start finds: the last sealed segment, None in a new journal, and the bytes of all segments and entries."""
-
-    last: Entry | None
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Removed:
     """What retention has removed: so many segments, and the bytes of their files and entries."""
 
@@ -301,8 +293,10 @@ class JournalStore(JournalReader):
         if self._lock is not None:
             self._lock.close()
 
-    def recover(self) -> Recovered:
+    def recover(self) -> Entry | None:
         """Finds the last sealed segment, proves that it's complete, and removes what a crash left after it.
+
+        Returns that segment's entry, None in a new journal.
 
         A store may still carry out what failed before. So each recovery after the first has an epoch of its own there.
         Raises Definite if the last segment is damaged, or if there are later segments that no crash explains. Raises
@@ -327,7 +321,7 @@ class JournalStore(JournalReader):
                     self._verify(f"{self._folder(own.last)}/{file.path}", file)
             self._take_schemas(last)
             self.bytes = self._remove_leftovers(own, entries)
-            return Recovered(last, self.bytes)
+            return last
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Writes files of a segment durably, `first` being the number of those that it has; they count once it's

@@ -154,8 +154,7 @@ class Assembly:
 
     async def _capture(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
-        recovered = await asyncio.to_thread(self._store.recover)
-        last = recovered.last
+        last = await asyncio.to_thread(self._store.recover)
         found = await self._servers.choose(None if last is None else last.checkpoint)
         sealed = None if last is None else JournalProgress(last.segment, last.checkpoint)
         checkpoint = capture_start.choose_beginning(last, found, settings)
@@ -173,7 +172,7 @@ class Assembly:
             self.metrics,
             settings.journal,
             self._store,
-            recovered,
+            last,
             JournalWriterPorts(
                 self._sender(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, SignalAccepted),
                 self._sender(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),

@@ -64,7 +64,7 @@ class Steps:
 
 def opened(directory: str | Path) -> tuple[JournalStore, int]:
     store = JournalStore.open_single_writer(directory, "test")
-    last = store.recover().last
+    last = store.recover()
     return store, last.segment if last else 0
 
 

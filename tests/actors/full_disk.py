@@ -90,7 +90,7 @@ async def need_reserve(directory: Path) -> None:
     await house.stop()
     store.close()
     again = JournalStore.open_single_writer(journal, "test")
-    last = again.recover().last
+    last = again.recover()
     assert last is not None
     assert last.segment == 2
     again.close()
@@ -123,7 +123,7 @@ async def make_room(directory: Path) -> None:
 async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
     """Runs a writer with more messages than there's room for, and senders that continue to send."""
     store = JournalStore.open_single_writer(directory / "journal", "test")
-    last = store.recover().last
+    last = store.recover()
     begun = last.checkpoint.scn // ROWS if last else 1
     store.consumers.record_progress("lake", 0)  # else what it lacks would go
     house = House(store, SETTINGS)

@@ -359,7 +359,7 @@ async def test_what_only_a_start_can_do_ends_the_writer_once_it_is_durable_and_a
     with pytest.raises(StartAgain, match="only a start of capture can do"):
         await house.task
     assert await house.listener.get() == accepted
-    last = store.recover().last
+    last = store.recover()
     assert last is not None
     assert last.checkpoint == checkpoint
 
@@ -456,7 +456,7 @@ async def test_a_stop_does_not_wait_for_room(store: GatedStore) -> None:
     entry_of(store, 1).symlink_to("/dev/full")
     with pytest.raises(NoRoom):
         await house.stop()
-    assert store.recover().last is None
+    assert store.recover() is None
 
 
 async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(

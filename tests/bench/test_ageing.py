@@ -22,7 +22,7 @@ def test_a_longer_journal_has_what_it_had_and_goes_on(tmp_path: Path) -> None:
         history.seal()
     lengthen_journal(str(tmp_path / "journal"), 40)
     with closing(JournalStore.open_single_writer(tmp_path / "journal", "test")) as history.store:
-        last = history.store.recover().last
+        last = history.store.recover()
         assert last is not None and last.segment == 41
         assert last.checkpoint == history.store.entry(1).checkpoint
         rows = [sum(file.rows for file in entry.files) for entry in history.store.entries(0, 41)]

@@ -204,8 +204,8 @@ def test_a_kept_entry_is_written_with_the_same_words(kept: Path) -> None:
 def test_a_kept_journal_goes_on(kept: Path) -> None:
     with closing(JournalStore.open_single_writer(kept / "journal", "kept")) as store:
         recovered = store.recover()
-        assert recovered.last is not None
-        assert recovered.last.checkpoint == CHECKPOINT
+        assert recovered is not None
+        assert recovered.checkpoint == CHECKPOINT
         for entry in store.entries(0, SEGMENTS):
             for file in entry.files:
                 assert pq.read_metadata(store.path(entry, file)).num_rows == file.rows

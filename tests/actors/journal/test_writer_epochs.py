@@ -255,7 +255,7 @@ def test_an_epoch_that_a_store_carries_out_late_fences_nobody_of_its_process(
         proxy.holds = b""
         if after == "the next epoch":
             proxy.pass_on()
-        recovered = store.recover().last
+        recovered = store.recover()
         assert recovered is not None and recovered.segment == 1
         seal(store, 2)
         if after == "the next segment":
@@ -273,7 +273,7 @@ def test_what_a_store_carries_out_after_it_has_failed_replaces_nothing(s3: str, 
         with pytest.raises(Transient):
             seal(store, 2, content=7)
         proxy.holds = b""
-        recovered = store.recover().last
+        recovered = store.recover()
         assert recovered is not None and recovered.segment == 1
         sealed = seal(store, 2)
         proxy.pass_on()
@@ -305,7 +305,7 @@ def test_a_reader_that_follows_takes_no_segment_of_a_former_epoch(s3: str) -> No
             for file in sealed.files:
                 with each.files.filesystem.open_input_stream(each.file(2, file.path)) as opened_file:
                     assert hashlib.sha256(opened_file.read()).hexdigest() == file.sha256
-        assert store.recover().last == sealed == reader.entry(2)
+        assert store.recover() == sealed == reader.entry(2)
 
 
 def seal_of(store: JournalStore, segment: int, schema: TableSchema) -> Entry:
@@ -328,7 +328,7 @@ def test_in_a_store_schemas_go_too(s3: str) -> None:
     [first] = store.files.listed("schemas")
     seal_of(store, 4, ITEMS)
     again = opened(s3)
-    recovered = again.recover().last
+    recovered = again.recover()
     assert recovered is not None and recovered.schemas == {ITEMS.version: ITEMS}
     seal_of(again, 5, OTHER)
     assert len(again.files.listed("schemas")) == 3, "an earlier writer may have tried to remove the other one"
