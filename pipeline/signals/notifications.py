@@ -54,14 +54,13 @@ class NotificationType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What has become of the snapshot `id`; `table` where it's about one of its tables; `data` says more.
+    """What has become of the snapshot `id`; `data` says more, as which of its tables it's about.
 
     `about`: INCREMENTAL or VERIFICATION.
     """
 
     id: str
     type: NotificationType
-    table: TableId | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     about: str = INCREMENTAL
 
@@ -94,11 +93,9 @@ def _of_snapshot(
 ) -> Iterator[Notification]:
     tables = {"data_collections": ",".join(table.dotted for table in now.tables)}
     if was is None:
-        yield Notification(now.id, NotificationType.STARTED, data=tables)
+        yield Notification(now.id, NotificationType.STARTED, tables)
     if not now.ended and paused != (paused_before and was is not None):
-        yield Notification(
-            now.id, NotificationType.PAUSED if paused else NotificationType.RESUMED, data=tables
-        )
+        yield Notification(now.id, NotificationType.PAUSED if paused else NotificationType.RESUMED, tables)
     for table, state in now.tables.items():
         if was is None or was.tables.get(table) != state:
             yield from _of_table(now.id, table, state, tables)
@@ -121,7 +118,7 @@ def _of_table(
             "ranges": str(counts.ranges),
             "ranges_done": str(counts.ranges_done),
         }
-        yield Notification(id_, NotificationType.IN_PROGRESS, table, {**tables, **data})
+        yield Notification(id_, NotificationType.IN_PROGRESS, {**tables, **data})
     elif isinstance(state, Completed | SnapshotStopped | SnapshotFailed):
         data = {
             "scanned_collection": table.dotted,
@@ -130,7 +127,7 @@ def _of_table(
         }
         if isinstance(state, SnapshotFailed):
             data["reason"] = state.reason
-        yield Notification(id_, NotificationType.TABLE_SCAN_COMPLETED, table, {**tables, **data})
+        yield Notification(id_, NotificationType.TABLE_SCAN_COMPLETED, {**tables, **data})
 
 
 def _status(ended: Completed | SnapshotStopped | SnapshotFailed) -> str:
@@ -148,7 +145,7 @@ def _status(ended: Completed | SnapshotStopped | SnapshotFailed) -> str:
 def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notification:
     rows = sum(progress(state).rows for state in snapshot.tables.values())
     if all(isinstance(state, Completed) for state in snapshot.tables.values()):
-        return Notification(snapshot.id, NotificationType.COMPLETED, data={**tables, "total_rows": str(rows)})
+        return Notification(snapshot.id, NotificationType.COMPLETED, {**tables, "total_rows": str(rows)})
     failed = [
         f"{t}: {state.reason}" for t, state in snapshot.tables.items() if isinstance(state, SnapshotFailed)
     ]
@@ -156,7 +153,7 @@ def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notification:
     return Notification(
         snapshot.id,
         NotificationType.ABORTED,
-        data={**tables, "total_rows": str(rows), "reason": "; ".join((*failed, *stopped))},
+        {**tables, "total_rows": str(rows), "reason": "; ".join((*failed, *stopped))},
     )
 
 
@@ -166,12 +163,12 @@ def _of_move(before: Checkpoint, after: Checkpoint) -> Iterator[Notification]:
     if move is None or after.moving is not None or any(s.id == move.id for s in after.snapshots):
         return
     if move.position <= after.position:
-        yield Notification(move.id, NotificationType.COMPLETED, data={"position": str(after.position)})
+        yield Notification(move.id, NotificationType.COMPLETED, {"position": str(after.position)})
     else:
         reason = (
             f"the source hasn't executed {move.position - after.position}, so that the position is as it was"
         )
-        yield Notification(move.id, NotificationType.ABORTED, data={"reason": reason})
+        yield Notification(move.id, NotificationType.ABORTED, {"reason": reason})
 
 
 def _key(key: Key) -> str:

@@ -25,7 +25,6 @@ _ROUNDING_S: Final = 1e-3
 class ScheduledSignal:
     """The signal of a slot, and when (s since the epoch) the next slot begins."""
 
-    id: str
     text: str
     next_at: float
 
@@ -37,9 +36,8 @@ def scheduled_signal(settings: VerifySettings, now: float) -> ScheduledSignal:
     data: dict[str, object] = {"repair": settings.repair, "rows-per-s": settings.rows_per_s}
     if settings.tables is not None:
         data["data-collections"] = list(settings.tables.patterns)
-    id_ = f"verify-every-{every_s:g}s-{slot}"
-    text = json.dumps({"id": id_, "type": "verify", "data": data})
-    return ScheduledSignal(id_, text, (slot + 1) * every_s)
+    text = json.dumps({"id": f"verify-every-{every_s:g}s-{slot}", "type": "verify", "data": data})
+    return ScheduledSignal(text, (slot + 1) * every_s)
 
 
 def retry_rejected_at(scheduled: ScheduledSignal, now: float) -> float:

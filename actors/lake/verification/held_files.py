@@ -22,7 +22,6 @@ from pipeline.schema.table_schema import TableId
 class HeldFile:
     """A file that isn't compared yet."""
 
-    segment: int
     version: str
     path: str
     name: str
@@ -50,7 +49,7 @@ class HeldFiles:
                 and name.endswith(".parquet")
                 and (through is None or int(segment) <= through)
             ):
-                found.append(HeldFile(int(segment), rest.partition("-")[0], f"{folder}/{name}", name))
+                found.append(HeldFile(rest.partition("-")[0], f"{folder}/{name}", name))
         return found
 
     def keys(self, run: VerificationRun) -> list[str]:

@@ -47,7 +47,14 @@ def chunking(done: int | None, *ends: int) -> Chunking:
 
 def told(before: Checkpoint | None, after: Checkpoint) -> list[tuple[str, str | None]]:
     """The types of the notifications, and the tables that they're about."""
-    return [(n.type.value, n.table.name if n.table else None) for n in find_notifications(before, after)]
+    return [(n.type.value, table_of(n)) for n in find_notifications(before, after)]
+
+
+def table_of(notification: Notification) -> str | None:
+    """The name of the table that a notification is about."""
+    data = notification.data
+    table = data.get("current_collection_in_progress") or data.get("scanned_collection")
+    return table and table.rpartition(".")[2]
 
 
 @pytest.mark.parametrize(
