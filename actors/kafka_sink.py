@@ -185,7 +185,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         await self.mailbox.wait_closed()
         return KafkaStopRequested(self.now())
 
-    async def _places(self, opened: frozenset[TopicPart] = frozenset()) -> PlacesFound:
+    async def _places(self, opened: frozenset[TopicPart]) -> PlacesFound:
         """Connects, ends what is open in these partitions, and finds the position, with a new epoch."""
         self.beat()
         position_topic = await self._calls.at_broker(self._topics.position_topic())

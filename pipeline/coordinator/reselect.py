@@ -266,7 +266,7 @@ def _take_oldest(
     while listed and room:
         first, *others = listed
         taken.append(first.keys.slice(0, room))
-        rest = first.slice(room)
+        rest = first.after(room)
         room -= len(taken[-1])
         listed = (*((rest,) if len(rest) else ()), *others)
     keys = pa.concat_batches(taken)

@@ -62,7 +62,7 @@ class Tsid:
             raise MalformedGtid(f"not a GTID tag in lower case, at most 32 of a-z, 0-9 and _: {self.tag!r}")
 
     @staticmethod
-    def from_bytes(sid: bytes, tag: str = "") -> "Tsid":
+    def from_bytes(sid: bytes, tag: str) -> "Tsid":
         """The source with the UUID that these 16 bytes are, as events carry it."""
         return Tsid(str(uuid.UUID(bytes=sid)), tag)
 

@@ -50,9 +50,9 @@ class UnknownRows:
         """Returns the bytes of the keys and of the SCNs."""
         return int(self.since.nbytes + self.keys.nbytes)
 
-    def slice(self, begin: int, length: int | None = None) -> "UnknownRows":
-        """Returns those from `begin` on, so many of them or all."""
-        return UnknownRows(self.since.slice(begin, length), self.keys.slice(begin, length))
+    def after(self, number: int) -> "UnknownRows":
+        """Returns those after so many."""
+        return UnknownRows(self.since.slice(number), self.keys.slice(number))
 
     def followed_by(self, later: "UnknownRows") -> "UnknownRows":
         """Returns these and later ones."""
