@@ -31,6 +31,7 @@ import os
 import stat
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -73,6 +74,21 @@ class _Answers:
     rejected: Counter[str] = field(default_factory=Counter)
     before: Counter[str] = field(default_factory=Counter)
     accepted: dict[str, None] = field(default_factory=dict)
+
+    def add(self, answer: Mapping[str, Any], *, before: bool) -> None:
+        """Takes an answer in; `before`: it stands before the place. Raises ValueError, TypeError or KeyError if it's
+        none.
+        """
+        digest = answer["line"]
+        if answer["outcome"] == Outcome.ACCEPTED:
+            self.accepted[answer["id"]] = None
+            self.seen.add(digest)
+        elif "lines" in answer:
+            self.rejected[digest] = int(answer["lines"])
+            if before:
+                self.before[digest] = self.rejected[digest]
+        else:
+            self.seen.add(digest)
 
 
 class SignalFile:
@@ -247,24 +263,14 @@ class SignalFile:
             file = open_regular(self._answers, os.O_RDONLY)
         except FileNotFoundError:
             return found
+        settled, end = self._settled or 0, 0
         with file:
             for line in file:
-                try:
+                end += len(line)
+                with suppress(ValueError, TypeError, KeyError):
                     answer = json.loads(line)
-                    digest = answer["line"]
-                    if digests is not None and digest not in digests:
-                        continue
-                    if answer["outcome"] == Outcome.ACCEPTED:
-                        found.accepted[answer["id"]] = None
-                        found.seen.add(digest)
-                    elif "lines" in answer:
-                        found.rejected[digest] = int(answer["lines"])
-                        if self._settled is not None and file.tell() <= self._settled:
-                            found.before[digest] = found.rejected[digest]
-                    else:
-                        found.seen.add(digest)
-                except (ValueError, TypeError, KeyError):
-                    continue
+                    if digests is None or answer["line"] in digests:
+                        found.add(answer, before=end <= settled)
         return found
 
     async def _settle(self) -> None:
