@@ -153,13 +153,14 @@ def start(
     tables |= ended | {stop.table: Stopped() for stop in stops}
     if signals is not None and signals in schemas and signals not in checkpoint.stopped:
         stops = (*stops, TableStopped(signals, LEFT_OUT))
-    doubtful = frozenset(
-        table for table, state in tables.items() if isinstance(state, Unproven | SchemaPending)
-    )
-    assumed = _assumed_tables(known, tables) if to_come else frozenset[TableId]()
-    state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful, assumed=assumed)
-    state = replace(
-        state,
+    state = State(
+        captured,
+        known,
+        to_come,
+        tables,
+        dict(schemas),
+        doubtful=frozenset(t for t, table in tables.items() if isinstance(table, Unproven | SchemaPending)),
+        assumed=_assumed_tables(known, tables) if to_come else frozenset(),
         outdated_keys=outdated_keys,
         keeps=keeps,
         survey=initial_survey(known.traits, known.at, unsettled),
