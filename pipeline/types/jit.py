@@ -89,7 +89,7 @@ def _compile(loop: Any, signature: object) -> None:
 
 
 def inlined(function: _Function) -> _Function:
-    """Let a function be compiled into the loops of the same file that call it, for the types that they give it.
+    """Let a function be compiled into the loops that call it, for the types that they give it.
 
     It has no code of its own that a start would have to load.
     """
