@@ -4,7 +4,7 @@ A packet has a head of 4 bytes: the length of what follows (3 bytes) and a numbe
 than 2²⁴ - 2 bytes comes in several packets, and all but the last have the full length 2²⁴ - 1. These are joined in
 place: each is moved to the left over its own head.
 
-**No access outside of the buffer.** `_framed` reads a head only if its 4 bytes have arrived, and a payload only if as
+**No access outside of the buffer.** `_whole` reads a head only if its 4 bytes have arrived, and a payload only if as
 many bytes as its head says have.
 
 Source: MySQL 9.7 source documentation, "MySQL Packets", "COM_BINLOG_DUMP_GTID", "ERR_Packet".

@@ -1,7 +1,7 @@
 """The common state of the compiled parser and the fold in Python, whichever of the two takes the next event.
 
 - `StreamState`: the position of the log, and which transaction is open.
-- `MapIndex`: the known table maps (from `registries.Maps`), as bytes with which the parser compares.
+- `MapIndex`: the known table maps (from `registries.TableMapRegistry`), as bytes with which the parser compares.
 - `SliceRows`: the slice that is being filled. The open transaction lies after what has passed, in the same arrays.
 
 This module has only the layout of memory, so that other changes don't make numba compile the parser again.

@@ -1,7 +1,7 @@
 """The configuration file as values. Units are in the names; a field's name is the key in the file.
 
 A field's `metadata` has more about its value: `least` and `most` (both allowed), a `pattern` with the words that
-describe it, or that a text `may_be_empty`.
+describe it, that a text `may_be_empty` or is a `location`, or that a secret `may_be_here`, in the file.
 
 `pipeline.config.validation` finds what is wrong with a whole section. `actors.service.config_file` reads the file.
 """

@@ -141,7 +141,7 @@ class TableDescription:
 
     @property
     def doubtful(self) -> tuple[str, ...]:
-        """Returns the ENUM and SET columns with a label that isn't completely known (`enum_labels.UNKNOWN`)."""
+        """Returns the ENUM and SET columns with a label that isn't completely known (`UNKNOWN_CHARACTER`)."""
         return tuple(
             column.name
             for column in self.schema.columns

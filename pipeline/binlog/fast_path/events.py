@@ -313,8 +313,8 @@ def parse_events(
 ) -> tuple[int, int]:
     """Take the events with these bounds (`Frames`), from the first on.
 
-    `sources` is that of `Sources`, `known` that of `Maps`; `explained` [2, room] holds the table ids of the open
-    transaction, each above its map's number. Returns how it ended, and the index of the next event.
+    `sources` is that of `TsidRegistry`, `known` that of `TableMapRegistry`; `explained` [2, room] holds the table ids
+    of the open transaction, each above its map's number. Returns how it ended, and the index of the next event.
     """
     for i in range(first, len(bounds)):
         status = _event(buffer, bounds[i, 0], bounds[i, 1], state, sources, known, explained, rows)
