@@ -163,9 +163,13 @@ def _query_of(
         read_own(location(root, table, tier), version)
         for tier, version in zip((Tier.MIRROR, Tier.CHANGELOG), versions, strict=True)
     )
-    if changelog is None or changelog.schema is None:
+    if changelog is None:
         return None
     stopped = changelog.stopped or captured.get(table)
+    if changelog.schema is None:
+        if stopped:
+            raise Definite(f"{table} was stopped before the lake had anything of it: {stopped}")
+        return None
     if stopped and not stale:
         raise Definite(
             f"{table} was stopped, and its rows are those {_last_position(root, table, changelog)}: {stopped}. "

@@ -93,7 +93,13 @@ def read_own(path: str, at: int | None = None) -> LoggedVersion | None:
 def _listed(root: str, folder: str) -> ListedTable | None:
     path = f"{folder}/{Tier.CHANGELOG}"
     changelog = read_own(path)
-    if changelog is None or (schema := changelog.schema) is None:
+    if changelog is None:
+        return None
+    if (schema := changelog.schema) is None:
+        if changelog.stopped:
+            raise Definite(
+                f"the table of {path} was stopped before the lake had anything of it: {changelog.stopped}"
+            )
         return None
     if path != (place := location(root, schema.table, Tier.CHANGELOG)):
         raise Definite(f"{path} is the changelog of {schema.table}, whose place is {place}: move it there")

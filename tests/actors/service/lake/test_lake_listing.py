@@ -87,12 +87,26 @@ def test_what_cannot_be_read_is_named_and_the_others_are_there(lake: Path) -> No
         assert (told.exit_code, why in told.output) == (ExitCode.DEFINITE, True), told.output
 
 
-def stop(table: Path, reason: str) -> None:
-    """What the sink writes when it stops a table."""
+def test_a_table_that_was_stopped_before_it_had_anything_says_why(lake: Path) -> None:
+    reason = "from segment 1 on: column '__op' of kept.later has the name of a column that Tidemark adds"
+    stop(lake / "kept" / "later", reason, without=Property.SCHEMA)
+    shutil.rmtree(lake / "kept" / "later" / Tier.MIRROR)
+    for command in ("sql", "views"):
+        text = tidemark(command, "--lake", lake).output
+        (left_out,) = (line for line in text.splitlines() if "left out" in line)
+        assert f"{lake}/kept/later" in left_out and reason in left_out
+        for more in ((), ("--stale",)):
+            told = tidemark(command, "--lake", lake, "kept.later", *more)
+            assert (told.exit_code, reason in told.output) == (ExitCode.DEFINITE, True), told.output
+
+
+def stop(table: Path, reason: str, without: str = "") -> None:
+    """What the sink writes when it stops a table, perhaps one that lacks a property as yet."""
     log = table / Tier.CHANGELOG / "_delta_log"
     commits = sorted(log.glob("*.json"))
     actions = (json.loads(line) for commit in commits for line in commit.read_text().splitlines())
     *_, metadata = (action["metaData"] for action in actions if "metaData" in action)
+    metadata["configuration"].pop(without, None)
     metadata["configuration"][Property.STOPPED] = reason
     (log / f"{int(commits[-1].stem) + 1:020}.json").write_text(json.dumps({"metaData": metadata}))
 
