@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.live_view import Versions
 from pipeline.lake.tables.column_changes import Step
-from pipeline.lake.tables.columns import LakeColumn
+from pipeline.lake.tables.columns import LakeColumn, has_free_names
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 
@@ -246,16 +246,37 @@ def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
 def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
     found: dict[TableId, tuple[Generation, ...]] = {}
     before: Mapping[TableId, Mirror] = {}
+    waiting = frozenset[TableId]()
     for entry in entries:
         mirrors = entry.checkpoint.mirrors
-        for table, mirror in mirrors.items() if mirrors != before else ():
-            known = found.get(table, ())
-            if not known or known[-1].since < mirror.since:
-                schema, ready = entry.stored_schemas[table], isinstance(mirror, Ready)
-                emptied = _is_emptied(entry, table)
-                found[table] = (*known, Generation(mirror.since, entry.segment, schema, ready, emptied))
+        begun = [
+            table
+            for table in (mirrors if mirrors != before else waiting)
+            if not (known := found.get(table, ())) or known[-1].since < mirrors[table].since
+        ]
+        waiting = frozenset(table for table in begun if _awaits_names(entry, table))
+        for table in begun:
+            if table not in waiting:
+                mirror, schema = mirrors[table], entry.stored_schemas[table]
+                ready, emptied = isinstance(mirror, Ready), _is_emptied(entry, table)
+                generation = Generation(mirror.since, entry.segment, schema, ready, emptied)
+                found[table] = (*found.get(table, ()), generation)
         before = mirrors
     return found
+
+
+def _awaits_names(entry: Entry, table: TableId) -> bool:
+    """Returns whether the lake can't have the table's columns in a segment without rows of it, and the stream has still
+    to prove them.
+
+    A recaptured table has the schema of before its stop until then, also where that is why it stopped. Its rows come
+    after the proof.
+    """
+    return (
+        table in entry.checkpoint.unproven
+        and all(file.table != table for file in entry.files)
+        and not has_free_names(entry.stored_schemas[table])
+    )
 
 
 def _is_emptied(entry: Entry, table: TableId) -> bool:

@@ -82,6 +82,15 @@ def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     return tuple(own) if tier is Tier.MIRROR else (*META_COLUMNS, *own)
 
 
+def has_free_names(schema: TableSchema) -> bool:
+    """Returns whether a lake table can have the source's columns under their names."""
+    try:
+        columns(schema, Tier.MIRROR)
+    except Definite:
+        return False
+    return True
+
+
 def ordered_key(schema: TableSchema) -> tuple[str, ...]:
     """Returns the parts of the key that have one order in MySQL, in Spark and in Delta's statistics."""
     key = schema.key_columns

@@ -91,6 +91,32 @@ def test_a_lake_without_tables_says_less_than_one_whose_first_batch_came() -> No
     assert reported_segment([LakeTableState(V1, after=3), LakeTableState(V1, after=7)]) == 7
 
 
+RESERVED = replace(V1, columns=(ID, Column("__op", Text("utf8mb4"), True)))
+
+
+def test_a_generation_begins_with_no_name_that_the_lake_refuses_before_the_stream_proves_it() -> None:
+    """A recaptured table has its schema of before the stop until then, and that may be why it stopped."""
+
+    def begins(*entries: Entry) -> list[tuple[int, TableSchema]]:
+        found = next_batch(entries).generations.get(V1.table, ())
+        return [(each.segment, each.schema) for each in found]
+
+    def holding(schema: TableSchema, segment: int, *, unproven: bool) -> Entry:
+        at = entry(segment, mirror=Filling(7))
+        doubtful = frozenset({V1.table} if unproven else ())
+        return replace(at, checkpoint=replace(at.checkpoint, schemas={V1.table: schema}, unproven=doubtful))
+
+    stale = holding(RESERVED, 1, unproven=True)
+    assert begins(stale) == []
+    assert begins(stale, holding(RESERVED, 2, unproven=True)) == []
+    assert begins(stale, holding(V1, 2, unproven=False), entry(3, V1, mirror=Filling(7))) == [(2, V1)]
+    assert begins(stale, holding(RESERVED, 2, unproven=False)) == [(2, RESERVED)]
+    assert begins(holding(V1, 1, unproven=True)) == [(1, V1)]
+    with_rows = entry(1, RESERVED, kind=FileKind.ROWS, mirror=Filling(7))
+    with_rows = replace(with_rows, checkpoint=replace(with_rows.checkpoint, unproven=frozenset({V1.table})))
+    assert begins(with_rows) == [(1, RESERVED)]
+
+
 def test_what_is_there_is_not_taken_again() -> None:
     batch = next_batch([entry(1, V1), entry(2, V1, kind=FileKind.ROWS), entry(3, V1, kind=FileKind.ROWS)])
     left = missing_pieces(LakeTableState(V1, changes=1, rows=2), V1.table, batch)
