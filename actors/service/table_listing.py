@@ -11,6 +11,7 @@ from pipeline.config.lake_types import form_by_rules, refused_types
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.journal.change_rows import uncapturable
+from pipeline.lake.tables.columns import refused_names
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -67,8 +68,8 @@ def plan(
         if schema is not None and refused is None:
             refused = uncapturable(schema, settings.protection)
         gets = _gets(table, schema, refused, settings.snapshot.mode, begun)
-        types = None if schema is None or refused else _types(settings.protection.stored(schema), settings)
-        yield PlannedTable(table, key, rows, size, f"{gets}; {types}" if types else gets, refused)
+        lake = None if schema is None or refused else _in_lake(settings.protection.stored(schema), settings)
+        yield PlannedTable(table, key, rows, size, f"{gets}; {lake}" if lake else gets, refused)
 
 
 def _gets(
@@ -91,9 +92,10 @@ def _gets(
     return "a snapshot of all rows at its first start, and its changes"
 
 
-def _types(schema: TableSchema, settings: Settings) -> str | None:
-    """Returns what the rules for types do to a table in the lake, None for nothing."""
-    if why := refused_types(settings.lake_types, schema):
+def _in_lake(schema: TableSchema, settings: Settings) -> str | None:
+    """Returns what is special about a table's columns in the lake, None for nothing."""
+    names = None if settings.lake is None else refused_names(schema)
+    if why := names or refused_types(settings.lake_types, schema):
         return f"nothing in the lake: {why}"
     formed = form_by_rules(settings.lake_types, schema)
     types = [f"{column.name} as {column.form}" for column in formed.columns if column.form is not None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.live_view import Versions
 from pipeline.lake.tables.column_changes import Step
-from pipeline.lake.tables.columns import LakeColumn, has_free_names
+from pipeline.lake.tables.columns import LakeColumn, refused_names
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 
@@ -275,7 +275,7 @@ def _awaits_names(entry: Entry, table: TableId) -> bool:
     return (
         table in entry.checkpoint.unproven
         and all(file.table != table for file in entry.files)
-        and not has_free_names(entry.stored_schemas[table])
+        and refused_names(entry.stored_schemas[table]) is not None
     )
 
 

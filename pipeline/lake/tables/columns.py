@@ -82,13 +82,13 @@ def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     return tuple(own) if tier is Tier.MIRROR else (*META_COLUMNS, *own)
 
 
-def has_free_names(schema: TableSchema) -> bool:
-    """Returns whether a lake table can have the source's columns under their names."""
+def refused_names(schema: TableSchema) -> str | None:
+    """Returns why a lake table can't have the source's columns under their names, None if it can."""
     try:
         columns(schema, Tier.MIRROR)
-    except Definite:
-        return False
-    return True
+    except Definite as error:
+        return str(error)
+    return None
 
 
 def ordered_key(schema: TableSchema) -> tuple[str, ...]:

@@ -70,6 +70,18 @@ def test_types_by_rule_are_listed_with_their_columns() -> None:
     assert plain.gets == "a snapshot of all rows at its first start, and its changes"
 
 
+def test_a_name_that_the_lake_refuses_is_listed_where_there_is_a_lake() -> None:
+    orders = replace(ORDERS, columns=(*ORDERS.columns, Column("_metadata", Integer(8, unsigned=False), True)))
+    known = replace(KNOWN, schemas={orders.table: orders}, refused={})
+    with_lake, without = (
+        next(plan(known, replace(SHOP, lake=lake), SIZES)).gets for lake in (LakeSettings("lake"), None)
+    )
+    assert with_lake == (
+        f"{without}; nothing in the lake: column '_metadata' of shop.orders has a name that Spark and Delta keep for "
+        "themselves"
+    )
+
+
 def test_without_a_snapshot_by_itself_it_says_so() -> None:
     settings = replace(SHOP, snapshot=SnapshotSettings(mode=SnapshotMode.NO_DATA))
     assert [table.gets for table in plan(KNOWN, settings, SIZES)][2] == (
