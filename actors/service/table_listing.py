@@ -94,8 +94,9 @@ def _gets(
 
 def _in_lake(schema: TableSchema, settings: Settings) -> str | None:
     """Returns what is special about a table's columns in the lake, None for nothing."""
-    names = None if settings.lake is None else refused_names(schema)
-    if why := names or refused_types(settings.lake_types, schema):
+    if settings.lake is not None and (why := refused_names(schema)):
+        return f"nothing in the lake: {why}; rename it, or leave the table out"
+    if why := refused_types(settings.lake_types, schema):
         return f"nothing in the lake: {why}"
     formed = form_by_rules(settings.lake_types, schema)
     types = [f"{column.name} as {column.form}" for column in formed.columns if column.form is not None]

@@ -16,6 +16,7 @@ from actors.source.preflight import NOTHING_MATCHES, inspect_source
 from pipeline.config.settings import (
     ForeignKeys,
     JournalSettings,
+    LakeSettings,
     Secret,
     Settings,
     SnapshotSettings,
@@ -129,7 +130,8 @@ async def look_at(source: SourceSettings, databases: tuple[str, ...]) -> FirstLo
     """
     chosen = TableFilter(tuple(re.escape(name) + r"\..*" for name in databases)) if databases else ALL_TABLES
     reread = SnapshotSettings(foreign_keys=ForeignKeys.REREAD)
-    settings = Settings("init", chosen, source, JournalSettings("journal"), snapshot=reread)
+    lake = LakeSettings("lake")
+    settings = Settings("init", chosen, source, JournalSettings("journal"), lake=lake, snapshot=reread)
     try:
         connection = await Source.connect(source)
     except TidemarkError as error:

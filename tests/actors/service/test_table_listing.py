@@ -78,7 +78,7 @@ def test_a_name_that_the_lake_refuses_is_listed_where_there_is_a_lake() -> None:
     )
     assert with_lake == (
         f"{without}; nothing in the lake: column '_metadata' of shop.orders has a name that Spark and Delta keep for "
-        "themselves"
+        "themselves; rename it, or leave the table out"
     )
 
 

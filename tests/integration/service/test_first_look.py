@@ -34,17 +34,22 @@ def test_its_file_passes_the_check(mysql: MysqlServer, database: str, machine: P
         "CREATE TABLE orders (id INT PRIMARY KEY)",
         "CREATE TABLE parts (id INT PRIMARY KEY, o INT, FOREIGN KEY (o) REFERENCES orders (id) ON DELETE CASCADE)",
         "CREATE TABLE log (words TEXT)",
+        "CREATE TABLE odd (id INT PRIMARY KEY, _metadata INT)",
         database=database,
     )
     asked = [*options(mysql, mysql.create_capture_user(database), machine), "--database", database]
     made = tidemark(*asked)
     assert made.exit_code == 0, made.output
+    nothing = (
+        f"nothing in the lake: column '_metadata' of {database}.odd has a name that Spark and Delta keep"
+    )
+    assert nothing in made.output
     text = (machine / "shop.toml").read_text()
     assert "only changes are captured: log\n" in text and 'password_file = "password"' in text
 
     checked = tidemark("check", machine / "shop.toml")
     assert checked.exit_code == 0, checked.output
-    assert f"{database}.orders" in checked.output
+    assert f"{database}.orders" in checked.output and nothing in checked.output
 
     again = tidemark(*asked)
     assert again.exit_code == 2
