@@ -41,14 +41,16 @@ class PlannedTable:
 
 
 async def planned_tables(settings: Settings, begun: Checkpoint | None) -> list[PlannedTable]:
-    """Returns the tables that a run would capture, and those that can't be. Raises Transient or Definite.
+    """Returns the tables that a run would capture, and those that can't be.
 
+    Raises Transient, or Definite also where the source isn't as capture needs it: nobody looks at its tables then.
     `begun`: where the journal ends, None before the first start.
     """
     source = await Source.connect(settings.source)
     try:
-        known = (await inspect_source(source, settings, NO_GTIDS)).known
-        return list(plan(known, settings, await source.sizes(), begun))
+        found = await inspect_source(source, settings, NO_GTIDS)
+        found.raise_errors()
+        return list(plan(found.known, settings, await source.sizes(), begun))
     finally:
         source.close()
 

@@ -149,6 +149,16 @@ def test_a_check_of_what_can_run_names_what_it_runs_with(config: Path, database:
     assert 'name = "shop"' in holds
 
 
+def test_a_check_of_a_source_that_is_not_as_it_should_be_counts_no_tables(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK__SIGNALS__TABLE", "no.such")
+    checked = tidemark("check", config)
+    assert checked.returncode == 1
+    assert "signals.table: there's no no.such that the user may see" in checked.stdout
+    assert "0 tables" not in checked.stdout
+
+
 def test_a_check_of_tables_that_nothing_matches_fails_with_what_was_meant(
     config: Path, database: str
 ) -> None:
