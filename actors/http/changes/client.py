@@ -16,8 +16,9 @@ Only a transaction of more than some thousand rows comes in several batches: its
 import asyncio
 import io
 import json
+import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse, IncompleteRead
@@ -63,6 +64,27 @@ class ChangeBatch:
     stopped: Mapping[str, str] = field(default_factory=dict)
 
 
+class _Answering:
+    """The socket over which an answer comes. Another thread than the one that reads may cut it, at any time."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._cut = False
+
+    def opened(self, over: socket.socket | None) -> None:
+        """Says which socket it is."""
+        self._socket = over
+        if self._cut:
+            self.cut()
+
+    def cut(self) -> None:
+        """Ends the answer for whoever waits for more of it. Does nothing once it has ended."""
+        self._cut = True
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
 class _Changes:
     """The stream: an iterable of both kinds."""
 
@@ -73,10 +95,14 @@ class _Changes:
         self._tls = tls
 
     def __iter__(self) -> Iterator[ChangeBatch]:
+        return self._read(_Answering())
+
+    def _read(self, answering: _Answering) -> Iterator[ChangeBatch]:
         try:
             with closing(
                 request_service(self._url, self._path, _SILENT_S, self._token, self._tls)
             ) as connection:
+                answering.opened(connection.sock)
                 answer = connection.getresponse()
                 _check_answer(answer)
                 yield from _batches(answer)
@@ -86,10 +112,14 @@ class _Changes:
             ) from error
 
     async def __aiter__(self) -> AsyncIterator[ChangeBatch]:
-        batches = iter(self)
-        # Arrow's reader waits in a thread.
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            yield batch
+        answering = _Answering()
+        batches = self._read(answering)
+        try:
+            # Arrow's reader waits in a thread.
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                yield batch
+        finally:
+            answering.cut()  # the end of a program waits for the thread, which would wait for the service
 
 
 def changes(

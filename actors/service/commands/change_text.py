@@ -96,7 +96,18 @@ def _shown(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def split_lines(pending: bytes, data: bytes) -> tuple[list[bytes], bytes]:
-    """Returns the whole lines that have come, and what remains."""
-    *lines, rest = (pending + data).split(b"\n")
-    return lines, rest
+class IncomingLines:
+    """Lines that come in parts, each part looked at once."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Returns the lines that are whole with this part."""
+        *ends, rest = data.split(b"\n")
+        whole = ends
+        if ends:
+            whole = [b"".join((*self._begun, ends[0])), *ends[1:]]
+            self._begun = []
+        self._begun.append(rest)
+        return whole

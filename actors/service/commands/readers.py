@@ -282,14 +282,13 @@ def tail(
 
 async def _print_changes(settings: Settings, asked: Mapping[str, str], text: "ChangeText", form: str) -> None:
     """Prints changes as they come."""
-    from actors.service.commands.change_text import split_lines
+    from actors.service.commands.change_text import IncomingLines
 
-    rest = b""
+    incoming = IncomingLines()
     async for data in client.follow_changes(settings, asked):
         if form == "arrow":
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             continue
-        lines, rest = split_lines(rest, data)
-        for line in text.lines(lines, as_json=form == "json"):
+        for line in text.lines(incoming.take(data), as_json=form == "json"):
             click.echo(line)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import aiohttp
@@ -495,6 +496,26 @@ async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:
         part = changes(tap.url, 0, through="now", key_range="1000..3999", key_modulo="1000:1")
         found = [batch async for batch in part]
         assert [n for batch in found for n in batch.rows.column("__scn").to_pylist()] == [2, 3, 4]
+
+
+def test_a_reader_that_is_cancelled_leaves_no_thread_that_waits() -> None:
+    """The end of a program waits for its threads, and the service may be silent for long."""
+
+    async def cancel_reader(server: socket.socket) -> None:
+        host, port = server.getsockname()
+        reading = asyncio.ensure_future(anext(aiter(changes(f"http://{host}:{port}"))))
+        connection, _ = await asyncio.to_thread(server.accept)
+        with connection:
+            assert await asyncio.to_thread(connection.recv, 1)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            began = monotonic()
+            await asyncio.get_running_loop().shutdown_default_executor()
+            assert monotonic() - began < WITHIN_S / 2
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(cancel_reader(server))
 
 
 async def test_a_place_and_its_translations_begin_with_the_same_changes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from actors.http.changes.readers import ServiceStops
 from actors.service.cli import main
-from actors.service.commands.change_text import ChangeText, split_lines
+from actors.service.commands.change_text import ChangeText, IncomingLines
 from pipeline.errors import Transient
 from tests.actors.http.changes.journals import Tapped, tapped
 
@@ -99,7 +100,24 @@ def test_no_name_and_no_value_moves_the_cursor() -> None:
 
 
 def test_lines_are_whole_however_they_come() -> None:
-    assert split_lines(b"a", b"b\nc\nd") == ([b"ab", b"c"], b"d")
+    incoming = IncomingLines()
+    parts = (b"a", b"b\nc\nd", b"", b"e", b"\n", b"\nf\n")
+    assert [incoming.take(part) for part in parts] == [[], [b"ab", b"c"], [], [], [b"de"], [b"", b"f"]]
+
+
+def test_a_long_line_takes_time_that_is_linear_in_its_size() -> None:
+    """As that of a row of 32 MiB comes: a network's part after the other."""
+
+    def seconds(parts: int) -> float:
+        incoming, part = IncomingLines(), bytes(1 << 14)
+        began = time.process_time()
+        for _ in range(parts):
+            assert incoming.take(part) == []
+        (line,) = incoming.take(b"\n")
+        assert len(line) == parts << 14
+        return time.process_time() - began
+
+    assert min(seconds(2048) for _ in range(3)) < 1.0
 
 
 def test_filters_leave_the_other_rows_out() -> None:
