@@ -74,6 +74,13 @@ def time_text(microseconds: int) -> str:
     return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
 
 
+def time_microseconds(text: str) -> int:
+    """Returns the microseconds of a TIME as MySQL writes it."""
+    hours, minutes, seconds = text.lstrip("-").split(":")
+    whole = (int(hours) * 60 + int(minutes)) * 60_000_000 + int(Number(seconds) * 1_000_000)
+    return -whole if text.startswith("-") else whole
+
+
 def bound_key(schema: TableSchema, key: Key) -> Key:
     """The key as it's bound. Raises ValueError where it can't be a key of the table."""
     if len(key) != len(schema.key):

@@ -16,7 +16,7 @@ from decimal import localcontext
 from typing import Final
 
 from pipeline.schema.row_keys import Key, KeyPart
-from pipeline.snapshot.key_literals import time_text
+from pipeline.snapshot.key_literals import time_microseconds, time_text
 from pipeline.source.parameters import label_numbers
 from pipeline.types import column_types as t
 from pipeline.types.charsets import code_points
@@ -58,7 +58,7 @@ def _between(kind: t.ColumnType, low: KeyPart, high: KeyPart, fraction: float) -
         case ((t.Date() | t.DateTime() | t.Timestamp()), str(), str()):
             return _moment(low, high, fraction)
         case t.Time(), str(), str():
-            return time_text(_part(_microseconds(low), _microseconds(high), fraction))
+            return time_text(_part(time_microseconds(low), time_microseconds(high), fraction))
         case _, bytes(), bytes():
             return _binary(low, high, fraction)
         case t.Text(charset), str(), str():
@@ -80,12 +80,6 @@ def _moment(low: str, high: str, fraction: float) -> str | None:
         return None  # a date that no calendar has
     moment = _EPOCH + _part(ends[0], ends[1], fraction) * _MICROSECOND
     return moment.isoformat(" ", "microseconds")[: len(low)]
-
-
-def _microseconds(time: str) -> int:
-    hours, minutes, seconds = time.lstrip("-").split(":")
-    whole = (int(hours) * 60 + int(minutes)) * 60_000_000 + int(Exact(seconds) * 1_000_000)
-    return -whole if time.startswith("-") else whole
 
 
 def _binary(low: bytes, high: bytes, fraction: float) -> bytes:

@@ -1,8 +1,9 @@
 """Which rows a reader gets, by the first column of their table's primary key. It is decided in columns.
 
 A range has both of its ends. It is in the order of the values: numbers, moments, and texts by their bytes, not by their
-collation. A modulo divides a table among readers. Of a whole number it is the remainder, which isn't negative. Of
-texts and bytes it is that of their CRC32, as MySQL's CRC32() has it.
+collation. The end of a range of TIME is MySQL's text of it, or its microseconds. A modulo divides a table among
+readers. Of a whole number it is the remainder, which isn't negative. Of texts and bytes it is that of their CRC32, as
+MySQL's CRC32() has it.
 
 An update that changed the key is a delete of the old key and a row of the new one. So each reader's rows are complete
 by themselves. A statement that emptied the table concerns all of them.
@@ -19,10 +20,12 @@ from numpy.typing import NDArray
 
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.snapshot import row_filter
+from pipeline.snapshot.key_literals import time_microseconds
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Longs
 from pipeline.types.byte_kernels import crc32
-from pipeline.types.column_types import Decimal
+from pipeline.types.column_types import Decimal, Time
 from pipeline.types.jit import READ_ENDS, compiled
 
 _MOST_PARTS: Final = 1 << 16
@@ -112,6 +115,8 @@ def _value(text: str, column: Column, kind: pa.DataType, schema: TableSchema) ->
             f"key_range: {schema.table}.{column.name} has decimals of more than 38 digits, which the journal has as "
             "texts, so they have no range"
         )
+    if isinstance(column.type, Time) and row_filter.TIME.fullmatch(text):
+        return pa.scalar(time_microseconds(text), kind)
     try:
         if pa.types.is_timestamp(kind) and kind.tz is not None:
             return pa.scalar(text.removesuffix("Z")).cast(pa.timestamp(kind.unit)).cast(kind)

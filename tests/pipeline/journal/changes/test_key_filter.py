@@ -28,6 +28,7 @@ from pipeline.types.column_types import (
     Double,
     Integer,
     Text,
+    Time,
     Timestamp,
 )
 
@@ -69,6 +70,7 @@ def test_texts_and_bytes_are_divided_by_their_checksum(values: list[str]) -> Non
     assert let_through(Binary(), held, key_modulo="3:1") == [value.encode() for value in expected]
 
 
+HOUR = 3_600_000_000
 MOMENTS = [datetime(2026, 5, day, 12, tzinfo=UTC).replace(tzinfo=None) for day in (1, 2, 3)]
 
 
@@ -86,6 +88,9 @@ MOMENTS = [datetime(2026, 5, day, 12, tzinfo=UTC).replace(tzinfo=None) for day i
         (DateTime(6), MOMENTS, "2026-05-02..2026-05-02 12:00:00", MOMENTS[1:2]),
         (Timestamp(6), [m.replace(tzinfo=UTC) for m in MOMENTS], "2026-05-03T12:00:00Z..",
          [MOMENTS[2].replace(tzinfo=UTC)]),
+        (Time(6), [-HOUR, HOUR - 1, HOUR, 838 * HOUR], "-01:00:00..00:59:59.999999", [-HOUR, HOUR - 1]),
+        (Time(6), [HOUR, 838 * HOUR], "838:00:00..", [838 * HOUR]),
+        (Time(6), [-HOUR, HOUR], f"{HOUR}..", [HOUR]),
     ],
 )  # fmt: skip
 def test_a_range_has_both_ends(
@@ -120,6 +125,7 @@ def test_a_wrong_filter_is_named(asked: tuple[str | None, str | None], said: str
     ("kind", "keys", "said"),
     [
         (LONG, KeyFilter(low="x"), "key_range: 'x' is no value of shop.parts.part"),
+        (Time(6), KeyFilter(high="839:00:00"), "key_range: '839:00:00' is no value of shop.parts.part"),
         (Date(), KeyFilter(high="2026-13-01"), "key_range: '2026-13-01' is no value of shop.parts.part"),
         (Binary(), KeyFilter(low="x"), "shop.parts.part has bytes, which have no range"),
         (Bit(1), KeyFilter(low="1"), "shop.parts.part has bytes"),
