@@ -4,7 +4,7 @@ import structlog
 
 from actors.runtime import measuring
 from actors.source.preflight import Preflight, stored_schemas
-from actors.source.unmatched_tables import protection_findings, type_findings
+from actors.source.unmatched_tables import key_findings, protection_findings, type_findings
 from pipeline.config.settings import Settings
 from pipeline.coordinator import resume
 from pipeline.coordinator.snapshots import recapture
@@ -35,13 +35,17 @@ def choose_beginning(last: Entry | None, found: Preflight, settings: Settings) -
 
 @measuring.contain_errors
 def log_idle_rules(found: Preflight, settings: Settings) -> None:
-    """Logs the rules for columns that are about none: a mistyped one protects nothing, or changes no type."""
+    """Logs the rules for columns that are about none: a mistyped one protects nothing, or changes no type. Then those
+    that take from keys of messages what tells rows apart."""
     schemas = stored_schemas(settings, found.known.schemas.values())
     for finding in type_findings(settings.lake_types, schemas):
         log.warning("a rule changes no type", reason=f"{finding.wrong}; {finding.remedy}")
-    tables = filter(settings.tables.match, found.known.schemas.keys() | found.known.refused.keys())
+    known = found.known.schemas.keys() | found.known.refused.keys()
+    tables = list(filter(settings.tables.match, known))
     for finding in protection_findings(settings.protection, tables):
         log.warning("a rule protects nothing", reason=f"{finding.wrong}; {finding.remedy}")
+    for finding in key_findings(settings, tables):
+        log.warning("a message key does not tell rows apart", reason=f"{finding.wrong}; {finding.remedy}")
 
 
 @measuring.contain_errors

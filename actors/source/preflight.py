@@ -12,7 +12,7 @@ from typing import Final
 
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
-from actors.source.unmatched_tables import pattern_hints, protection_findings, type_findings
+from actors.source.unmatched_tables import key_findings, pattern_hints, protection_findings, type_findings
 from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
 from pipeline.errors import Definite
@@ -106,6 +106,7 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     if not any(map(settings.tables.match, tables)):
         found.append(await _nothing_matches(source, settings))
     found += protection_findings(settings.protection, tables)
+    found += key_findings(settings, tables)
     found += type_findings(settings.lake_types, stored_schemas(settings, _schemas(told).values()))
     errors = any(finding.severity is Severity.ERROR for finding in found)
     if errors:

@@ -1,4 +1,7 @@
-"""Patterns that match no table: the commonest mistakes, each with what was probably meant."""
+"""What a configuration means for the source's tables: patterns that match none, and keys that don't tell rows apart.
+
+The commonest mistakes are named, each with what was probably meant.
+"""
 
 import difflib
 import re
@@ -7,6 +10,8 @@ from typing import Final
 
 from pipeline.config.column_protection import Protection
 from pipeline.config.lake_types import LakeTypeRule
+from pipeline.config.settings import Settings
+from pipeline.config.validation import blurred_keys
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.source.finding import Finding, Severity
@@ -55,6 +60,12 @@ def type_findings(rules: Sequence[LakeTypeRule], schemas: Iterable[TableSchema])
                 f'"{rule.type}" in the lake, so that the rule changes nothing',
                 "correct it, unless such a column is still to come",
             )
+
+
+def key_findings(settings: Settings, tables: Iterable[TableId]) -> Iterator[Finding]:
+    """Yields the keys of messages that don't tell the rows of these tables apart."""
+    for mistake in blurred_keys(settings, tables):
+        yield Finding(Severity.WARNING, f"{mistake.key}: {mistake.wrong}", mistake.remedy)
 
 
 def _hint(pattern: str, tables: Sequence[TableId]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Finds mistakes in settings as a whole, where no single value is wrong: keys that exclude or need each other."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -39,7 +39,8 @@ from pipeline.config.unwrapping import KNOWN_PROPERTIES as KNOWN_FIELDS
 from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.schema.spelling import fold_name
-from pipeline.schema.table_filter import ALL_TABLES, TableFilter, mistake_in
+from pipeline.schema.table_filter import ALL_TABLES, mistake_in
+from pipeline.schema.table_schema import TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,17 +416,21 @@ def _beside_protection(settings: Settings) -> Iterator[Mistake]:
             "remove it, or remove [protection]",
         )
     if settings.kafka is not None:
-        filters = [settings.tables, settings.kafka.tables or ALL_TABLES]
-        yield from _blurred_keys(settings.kafka.message_keys, settings.protection, filters)
+        keys, rules = settings.kafka.message_keys, settings.protection.rules
+        filters = [*(each.tables for each in keys), *(each.tables for each in rules)]
+        yield from blurred_keys(settings, {table for each in filters for table in each.named})
 
 
-def _blurred_keys(
-    keys: Sequence[MessageKey], protection: Protection, captured: Iterable[TableFilter]
-) -> Iterator[Mistake]:
-    """Keys of messages that don't tell rows apart any more, of the captured tables that keys or rules name."""
-    tables = [*(each.tables for each in keys), *(each.tables for each in protection.rules)]
-    named = {table for each in tables for table in each.named}
-    for table in sorted(table for table in named if all(each.match(table) for each in captured)):
+def blurred_keys(settings: Settings, tables: Iterable[TableId]) -> Iterator[Mistake]:
+    """Yields the keys of messages that don't tell the rows of these tables apart, because [protection] protects them.
+
+    A start can only know the tables that keys or rules name. Those that expressions match are the source's.
+    """
+    if settings.kafka is None:
+        return
+    keys, protection = settings.kafka.message_keys, settings.protection
+    captured = settings.tables, settings.kafka.tables or ALL_TABLES
+    for table in sorted(table for table in tables if all(each.match(table) for each in captured)):
         place, key = next(((at, key) for at, key in enumerate(keys, 1) if key.tables.match(table)), (0, None))
         for column in () if key is None else key.columns:
             rule = protection.rule_of_column(table, column)

@@ -1,16 +1,19 @@
 """The commonest mistakes in `tables`, and what was meant."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from actors.source.unmatched_tables import pattern_hints, protection_findings, type_findings
+from actors.source.unmatched_tables import key_findings, pattern_hints, protection_findings, type_findings
 from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
+from pipeline.config.column_rules import MessageKey
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.source.finding import Severity
 from pipeline.types.column_types import Integer
+from tests.pipeline.config.test_validation import SETTINGS, TOPICS
 
 TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila", "customer")]
 
@@ -64,3 +67,19 @@ def test_a_rule_for_columns_of_no_table_is_told_by_its_place() -> None:
     (found,) = protection_findings(Protection(rules=rules), [TableId("shop", "people")])
     assert found.severity is Severity.WARNING
     assert found.wrong.startswith(r"protection.rules[2].tables: no captured table matches shop\.poeple")
+
+
+def test_a_key_of_messages_that_a_rule_blurs_is_named_for_each_table_of_two_expressions() -> None:
+    rule = ProtectionRule(TableFilter((".*",)), ("Email",), Treatment.MASK, length=8)
+    key = MessageKey(TableFilter((r"shop\..*",)), ("email",))
+    settings = replace(
+        SETTINGS,
+        tables=TableFilter((".*",)),
+        protection=Protection(rules=(rule,)),
+        kafka=replace(TOPICS, message_keys=(key,)),
+    )
+    (found,) = key_findings(settings, [TableId("crm", "people"), TableId("shop", "people")])
+    assert found.severity is Severity.WARNING
+    assert found.wrong.startswith("kafka.message_keys[1]: protection.rules[1] has")
+    assert "'email' of shop.people, and a key of that does not tell rows apart" in found.wrong
+    assert not list(key_findings(replace(settings, kafka=None), [TableId("shop", "people")]))
