@@ -68,7 +68,7 @@ def send_signal(
     elif tables:
         raise click.UsageError(f"{action} is for all snapshots and takes no --tables")
     kind = action if action == "recapture" else f"{action}-snapshot"
-    signal = {"type": kind, "data": data} | ({"id": id_} if id_ else {})
+    signal = {"type": kind, "data": data} | ({} if id_ is None else {"id": id_})
     status, answer = client.post(settings, "/signals", signal)
     if status != 200:
         fail(answer["error"], 1)

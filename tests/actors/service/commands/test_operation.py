@@ -38,6 +38,18 @@ def test_recapture_is_of_the_tables_that_are_named(config: Path) -> None:
     assert posted == [{"type": "recapture", "data": {"data-collections": [r"shop\.a"]}, "id": "r1"}]
 
 
+def test_an_empty_id_is_left_to_the_service_to_reject(config: Path) -> None:
+    """A shell's variable that isn't set: with another id each time, a signal would take effect each time."""
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    posted: list[Any] = []
+    with answering(422, '{"error": "no id"}', posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("signal", config, "execute", "--id", "")
+    assert (told.exit_code, told.output) == (1, "tidemark: no id\n")
+    assert [each["id"] for each in posted] == [""]
+
+
 def test_a_snapshot_may_hold_the_log_and_nothing_else_may(config: Path) -> None:
     told = tidemark("signal", config, "stop", "--blocking")
     assert told.exit_code == ExitCode.DEFINITE
