@@ -62,7 +62,8 @@ class Unwrap:
         return tuple(_field(text, self.add_headers_prefix) for text in self.add_headers)
 
 
-_OF_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
+# The fields of a message that say where in its transaction a change is.
+TRANSACTION_FIELDS: Final = ("id", "total_order", "data_collection_order")
 _OF_ENVELOPE: Final = ("op", "ts_ms", "ts_us", "ts_ns")
 _OF_SOURCE: Final = (
     "version", "connector", "name", "ts_ms", "snapshot", "db", "sequence", "ts_us", "ts_ns", "table", "server_id",
@@ -71,7 +72,7 @@ _OF_SOURCE: Final = (
 KNOWN_PROPERTIES: Final = (
     *_OF_ENVELOPE,
     *(f"source.{name}" for name in _OF_SOURCE),
-    *(f"transaction.{name}" for name in _OF_TRANSACTION),
+    *(f"transaction.{name}" for name in TRANSACTION_FIELDS),
 )
 
 
@@ -80,4 +81,4 @@ def _field(text: str, prefix: str) -> AddedField:
     name = f"{prefix}{renamed or path.replace('.', '_')}"
     if "." in path or path in _OF_ENVELOPE:
         return AddedField(path, name)
-    return AddedField(f"{'transaction' if path in _OF_TRANSACTION else 'source'}.{path}", name)
+    return AddedField(f"{'transaction' if path in TRANSACTION_FIELDS else 'source'}.{path}", name)

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.config.message_handling import Handling
-from pipeline.config.unwrapping import AddedField, DeleteHandling, Unwrap
+from pipeline.config.unwrapping import TRANSACTION_FIELDS, AddedField, DeleteHandling, Unwrap
 from pipeline.kafka.debezium.changed_rows import (
     BEFORE,
     CREATE,
@@ -61,7 +61,6 @@ NEW_KEY: Final = "__debezium.newkey"
 OLD_KEY: Final = "__debezium.oldkey"
 
 _NO_TEXT: Final = pa.scalar(None, pa.string())
-_OF_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
 
 Numbers = NDArray[np.int64] | NDArray[np.int32]
 BesideRows = Mapping[str, FieldValue]
@@ -202,7 +201,7 @@ class Envelope:
         told: dict[str, FieldValue] = {f"source.{name}": each for name, each in fields.items()}
         told["source"] = Block(fields)
         told["transaction"] = None
-        told |= dict.fromkeys(f"transaction.{name}" for name in _OF_TRANSACTION)
+        told |= dict.fromkeys(f"transaction.{name}" for name in TRANSACTION_FIELDS)
         if blocks is not None:
             block = blocks.taken(pa.array(of)).block()
             told["transaction"] = block
