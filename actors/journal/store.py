@@ -18,6 +18,7 @@ second one doesn't even begin.
 To start, the manifest's names are listed and the last entry is read. The number of earlier entries hardly matters.
 """
 
+import errno
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,7 +36,7 @@ from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, MANIFEST
 from actors.runtime.filesystem import TEMPORARY
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import JournalSettings
-from pipeline.errors import Definite, InvariantBroken
+from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal import manifest
 from pipeline.journal import writer_epochs as epochs
 from pipeline.journal.consumer_names import CONSUMERS
@@ -63,6 +64,10 @@ class Identity:
 
     id: str
     pipeline: str
+
+
+class UnreadableFile(Transient):
+    """The disk doesn't give a file back. It may again: a filesystem of a network fails so for a while."""
 
 
 class JournalReader:
@@ -229,6 +234,13 @@ class JournalReader:
             raise Definite(f"{path} isn't text: restore it from a copy of the journal") from error
         except DamagedManifest as error:
             raise Definite(f"{path} can't be used: {error}") from error
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise UnreadableFile(
+                f"{path} couldn't be read ({error.strerror}); if that stays so, see to the disk, and restore the file "
+                "from a copy of the journal"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +442,7 @@ class JournalStore(JournalReader):
     def _first_readable(self, segment: int) -> tuple[int, Entry, int]:
         """Returns the first segment from this one on whose entry can be read, and what `_read_entry` does of it."""
         for readable in range(segment, self._own.last):
-            with suppress(Definite):
+            with suppress(Definite, UnreadableFile):
                 return readable, *self._read_entry(readable)
         return self._own.last, *self._read_entry(self._own.last)  # capture needs its checkpoint
 
@@ -439,8 +451,9 @@ class JournalStore(JournalReader):
         files, entry = dict[str, int](), b""
         with suppress(FileNotFoundError):
             files = self.files.sizes(self._folder(segment))
-        with suppress(FileNotFoundError):
-            entry = self.files.read(self._entry_name(segment))
+        name = self._entry_name(segment)
+        with suppress(Definite, UnreadableFile), self._refusing(name):
+            entry = self.files.read(name)
         return sum(files.values()) + len(entry)
 
     def _forget_schemas(self) -> None:

@@ -288,6 +288,22 @@ def test_a_damaged_entry_goes_with_the_others_and_stops_no_capture(
         store.retain(ALL_OLD, LATER)
 
 
+def test_an_entry_that_the_disk_does_not_give_back_stops_no_capture(store: JournalStore) -> None:
+    for number in range(1, 6):
+        seal(store, number)
+    store.recent.clear()
+    entry = manifest_path(store, 2)
+    entry.unlink()
+    entry.symlink_to("/proc/self/mem")  # a read at its beginning is an error of input and output
+    with pytest.raises(
+        Transient, match=rf"{entry.name} couldn't be read \(.+\); if that stays so, see to the disk"
+    ):
+        store.entry(2)
+    store.consumers.record_progress("lake", 5)
+    assert store.retain(ALL_OLD, LATER).segments == 4
+    assert names(store) == [store._view.name(5)]
+
+
 def test_entries_count_when_the_journal_is_too_large(store: JournalStore) -> None:
     """With a thousand tables an entry has the checkpoint of each, and its segment may have a single row."""
     tables = [replace(ITEMS, table=TableId("shop", f"items{n:04}" + "x" * 50)) for n in range(1000)]
