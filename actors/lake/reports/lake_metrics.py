@@ -59,6 +59,8 @@ class LakeMetrics:
     def record(self, fact: Fact, before: State, now: State) -> None:
         """Records what a fact has changed."""
         self._report_failures(before.so_far.failed, now.so_far.failed)
+        if now.so_far.failed is not before.so_far.failed:
+            self.count_stopped(now)
         self._measure_fact(fact, before, now)
 
     @contain_errors

@@ -103,7 +103,6 @@ def test_a_table_that_fails_again_and_again_is_reported_as_stopped(
             state = replace(before, so_far=replace(before.so_far, failed=failed))
             recorded.record(LakeTimerFired(), before, state)
             recorded.record(LakeTimerFired(), state, state)
-            recorded.count_stopped(state)
             stopped = metrics.value(catalogue.TABLE_STOPPED, table="shop.orders", part="lake")
             assert stopped == metrics.value(catalogue.STOPPED_TABLES, part="lake") == (times >= 3)
     assert [each["times"] for each in logged if each["event"] == "a table failed in the lake"] == [1, 2, 3, 4]
