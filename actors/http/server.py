@@ -57,7 +57,7 @@ from pipeline.journal.changes.key_filter import WrongKeyFilter
 from pipeline.journal.changes.place import PlaceGone
 from pipeline.journal.changes.query import parse_changes_query
 from pipeline.journal.changes.translation import parse_translated_place
-from pipeline.journal.request_parameters import MalformedRequest
+from pipeline.journal.request_parameters import MalformedRequest, check_once
 from pipeline.kafka.databus.window_scn import first_window
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
@@ -277,9 +277,12 @@ class HttpServer:
         if bucket is not None and not bucket.take(_count(request, bucket)):
             return error_answer(429, "too many requests at once", {"Retry-After": "1"})
         try:
+            check_once([name for name, _ in request.query.items()])
             answer = await handler(request)
             self._memory.check_room(answer)
             return answer
+        except MalformedRequest as error:
+            return error_answer(400, str(error))
         except NoRoomForAnswer as error:
             return changes_refusal(error)
         except web.HTTPRequestEntityTooLarge:

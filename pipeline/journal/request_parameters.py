@@ -1,6 +1,7 @@
 """The parameters of requests for what the journal has."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from pipeline.errors import Definite
 from pipeline.schema.table_names import MalformedTableName, parse_tables
@@ -16,6 +17,16 @@ def check_names(given: Iterable[str], *there: str) -> None:
     if unknown := sorted(set(given) - set(there)):
         listed = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there) or 'none'}"
         raise MalformedRequest(f"{unknown[0]}: there is no such parameter; {listed}")
+
+
+def check_once(names: Sequence[str]) -> None:
+    """Raises MalformedRequest for a parameter that comes more than once: only one of its values would be taken."""
+    if len(names) == len(set(names)):
+        return
+    name, _ = Counter(names).most_common(1)[0]
+    raise MalformedRequest(
+        f"{name}: it comes more than once; give it once, several values with commas between them"
+    )
 
 
 def tables_named(text: str) -> tuple[TableId, ...]:

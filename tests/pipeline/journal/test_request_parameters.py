@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.journal.request_parameters import MalformedRequest, check_names, tables_named
+from pipeline.journal.request_parameters import MalformedRequest, check_names, check_once, tables_named
 from pipeline.schema.table_schema import TableId
 
 
@@ -13,6 +13,13 @@ def test_an_unknown_parameter_is_named_beside_those_there_are(there: tuple[str, 
     check_names(there, *there)
     with pytest.raises(MalformedRequest, match=f"^x: there is no such parameter; {listed}$"):
         check_names({"y", "x", *there}, *there)
+
+
+def test_a_parameter_that_comes_twice_is_named_and_not_half_taken() -> None:
+    check_once([])
+    check_once(["a", "b"])
+    with pytest.raises(MalformedRequest, match=r"^b: it comes more than once"):
+        check_once(["a", "b", "b"])
 
 
 def test_tables_are_named_once_each() -> None:

@@ -269,6 +269,7 @@ async def test_wrong_places_and_tables_are_refused_by_name(tmp_path: Path) -> No
             (f"since={store.identity.id}.1.1", 410, f"begins with segment {gone}"),
             ("tables=shop.order", 404, "did you mean shop.orders?"),
             ("nothing=1", 400, "nothing: there is no such parameter"),
+            ("tables=shop.orders&tables=shop.items", 400, "tables: it comes more than once"),
         ]
         assert await refusals(tap, asked) == asked
 
