@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from pipeline.errors import Definite
@@ -10,7 +11,7 @@ from pipeline.schema.table_schema import TableId
 
 _PART: Final = r"`(?:[^`]|``)+`|[^`.,]+"
 _TABLE: Final = re.compile(rf"\s*({_PART})\.({_PART})\s*")
-_COMMA: Final = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+_SIGN: Final = re.compile("[`,]")
 
 
 class MalformedTableName(Definite, ValueError):
@@ -24,7 +25,13 @@ def parse_tables(text: str) -> tuple[TableId, ...]:
 
 def split_names(text: str) -> list[str]:
     """Returns the names between commas that aren't quoted."""
-    return _COMMA.split(text)
+    commas, quoted = [-1], False
+    for sign in _SIGN.finditer(text):
+        if sign[0] == "`":
+            quoted = not quoted
+        elif not quoted:
+            commas.append(sign.start())
+    return [text[comma + 1 : end] for comma, end in pairwise([*commas, len(text)])]
 
 
 def parse_table(text: str) -> TableId:

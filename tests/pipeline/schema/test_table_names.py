@@ -1,10 +1,18 @@
 """A list of tables in a text is read as a report writes it, and a wrong one is quoted."""
 
+from time import process_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.schema.table_names import MalformedTableName, not_captured, parse_table, parse_tables
+from pipeline.schema.table_names import (
+    MalformedTableName,
+    not_captured,
+    parse_table,
+    parse_tables,
+    split_names,
+)
 from pipeline.schema.table_schema import TableId
 
 _NAMES = st.text(min_size=1, max_size=8)
@@ -18,6 +26,15 @@ def test_quoted_names_are_read_again(tables: list[TableId]) -> None:
 
 def test_plain_names_need_no_quotes() -> None:
     assert parse_tables("shop.orders, `a.b`.c") == (TableId("shop", "orders"), TableId("a.b", "c"))
+
+
+@pytest.mark.parametrize("signs", [",", "`,", ",``"])
+def test_any_text_is_split_in_the_time_of_one_look_at_each_character(signs: str) -> None:
+    """The service splits what a request names in the thread that captures. With a look at the rest of the text for each
+    comma, these texts took a minute and more."""
+    began = process_time()
+    split_names(signs * 200_000)
+    assert process_time() - began < 10.0
 
 
 @pytest.mark.parametrize("text", ["", "orders", "a.b.c", "a.", "`a.b", "a.b, "])
