@@ -166,6 +166,10 @@ class BinlogReader(Actor[ToBinlogReader]):
             "prepared_xa": [_xa_json(each) for each in self._stream.prepared],
         }
 
+    def work_bytes(self) -> int:
+        """Returns how many bytes of the log are in its hands, be they parsed or decoded."""
+        return self._decoding.bytes + (0 if self._dump is None else self._dump.held_bytes)
+
     def not_ready(self) -> str | None:
         """Not before the log has begun to come."""
         return None if self._end else "the source's log hasn't begun to come yet"

@@ -71,10 +71,11 @@ class JournalWriterPorts:
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """The thread's task, and when it began (s, the loop's clock)."""
+    """The thread's task, when it began (s, the loop's clock), and for how long (s) it may take."""
 
     task: asyncio.Task[journal_writer.Worked]
     began: float
+    patience: float
 
 
 class JournalWriter(Actor[ToJournalWriter]):
@@ -141,9 +142,9 @@ class JournalWriter(Actor[ToJournalWriter]):
     def hung(self) -> str | None:
         """Also while the thread takes too long."""
         at_work = self._at_work
-        if at_work is None or self.now() - at_work.began <= self.patience:
+        if at_work is None or self.now() - at_work.began <= at_work.patience:
             return super().hung()
-        return f"its thread was at one piece of work for more than {self.patience:g} s"
+        return f"its thread was at one piece of work for more than {at_work.patience:g} s"
 
     def waits(self) -> str | None:
         """Waits for room in the journal, which may take any time."""
@@ -187,7 +188,9 @@ class JournalWriter(Actor[ToJournalWriter]):
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
                 task = self.begin_work(asyncio.to_thread(self._thread.do, order), self._finish_work)
-                self._at_work = AtWork(task, self.now())
+                self._at_work = AtWork(
+                    task, self.now(), self.patience_with(journal_writer.bytes_to_write(order))
+                )
             case journal_writer.ReportSpace(room):
                 await self._send_room(room)
             case journal_writer.ReportChunks(scn):

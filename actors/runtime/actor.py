@@ -11,8 +11,9 @@ supervisor builds it again from the last sealed segment. Actors that are procedu
 
 **A sign of life.** An actor that is at one piece of work for longer than `patience` (seconds) counts as hung. With the
 supervisor's own look, and on a busy machine, that is found within 15 s. A long piece of work calls `beat` as it
-advances. Waiting is not work. `send` sees to that where an actor waits for room in another's mailbox. Before an actor
-with a `run` of its own waits for the world, it calls `rest`.
+advances. One that can't, at very large rows, has as much more time as it has more bytes (`patience_with`). Waiting is
+not work. `send` sees to that where an actor waits for room in another's mailbox. Before an actor with a `run` of its
+own waits for the world, it calls `rest`.
 """
 
 import asyncio
@@ -20,12 +21,15 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline.messages import topology
 from pipeline.messages.topology import Edge
+
+# So many bytes of rows may take all of an actor's patience: as many as a segment has, unless it is set otherwise.
+PATIENCE_BYTES: Final = 32 << 20
 
 # What an actor says of itself: JSON values by name.
 StatusJson = dict[str, Any]
@@ -234,8 +238,21 @@ class Actor(ABC, Generic[Received]):
         """Says that there's nothing at work now: what comes next is a wait."""
         self._busy_since = None
 
+    def work_bytes(self) -> int:
+        """Returns how many bytes of rows the piece of work has that it is at."""
+        return 0
+
+    def patience_with(self, bytes_: int) -> float:
+        """Returns for how long (s) it may be at a piece of work that has so many bytes of rows.
+
+        A row alone can have a gigabyte, and slow storage takes minutes for it. The work would never be done if it was
+        broken off and began again.
+        """
+        return self.patience * max(1.0, bytes_ / PATIENCE_BYTES)
+
     def hung(self) -> str | None:
         """Returns why it's taken for hung, if it is: at one piece of work for longer than its patience."""
-        if self._busy_since is None or time.monotonic() - self._busy_since <= self.patience:
+        patience = self.patience_with(self.work_bytes())
+        if self._busy_since is None or time.monotonic() - self._busy_since <= patience:
             return None
-        return f"it was at one piece of work for more than {self.patience:g} s"
+        return f"it was at one piece of work for more than {patience:g} s"

@@ -173,6 +173,11 @@ class BinlogDump:
         """The next events that are whole; see `Packets.frames`."""
         return self._packets.frames()
 
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes there are of the frames that were given last, and of those to come."""
+        return self._packets.end
+
     def leave(self, frames: Iterable[Frames]) -> None:
         """See `Packets.leave`."""
         self._packets.leave(frames)

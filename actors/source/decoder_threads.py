@@ -47,7 +47,12 @@ class DecoderThreads:
     def full(self) -> bool:
         """Returns whether so much is under way that the oldest must leave first."""
         too_many = len(self._under_way) >= self._cores + _AHEAD
-        return too_many or sum(size for _, size in self._under_way) >= _MOST_BYTES
+        return too_many or self.bytes >= _MOST_BYTES
+
+    @property
+    def bytes(self) -> int:
+        """Returns how many bytes of row images are under way."""
+        return sum(size for _, size in self._under_way)
 
     @property
     def oldest(self) -> asyncio.Future[Read] | None:

@@ -55,6 +55,7 @@ from pipeline.journal.state import (
 )
 from pipeline.messages.inboxes import ToJournalWriter
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, Full, HasSpace, Room
+from pipeline.messages.message_size import of_part
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.outcomes import SignalState
 
@@ -187,6 +188,19 @@ def timer_at(state: State) -> float | None:
             return state.retention_at
         case _:
             assert_never(state.thread)
+
+
+def bytes_to_write(work: Work) -> int:
+    """Returns how many bytes of rows the thread has to write."""
+    match work:
+        case Seal(waiting=waiting):
+            return sum(waiting.unwritten.values())
+        case FlushEarly(parts=parts):
+            return sum(map(of_part, parts))
+        case Publish() | ApplyRetention():
+            return 0
+        case _:
+            assert_never(work)
 
 
 def has_ended(state: State) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from actors.journal.files import NoRoom
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
+from actors.runtime import actor
 from actors.runtime.failure_kinds import StartAgain
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings
@@ -22,6 +23,7 @@ from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.messages import journal as journal_messages
+from pipeline.messages.message_size import of_part
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import TableId
@@ -515,6 +517,27 @@ async def test_a_seal_that_takes_too_long_is_hanging(
     store.gate.set()
     assert await house.sink.get() == journal_messages.SegmentSealed(1)
     await until(lambda: not house.writer.hung(), "it's at rest again")
+    await house.stop()
+
+
+async def test_a_seal_of_very_many_bytes_may_take_longer(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row alone can have so many, and slow storage takes as long for it each time that it begins again."""
+    one = append(1)
+    monkeypatch.setattr(actor, "PATIENCE_BYTES", sum(map(of_part, one.parts)) / 10)
+    store.gate.clear()
+    house = House(store, SOON)
+    await house.put(one)
+    await arrived(store)
+    now = house.writer.now
+    monkeypatch.setattr(house.writer, "now", lambda: now() + 9 * JournalWriter.patience)
+    assert not house.writer.hung()
+    monkeypatch.setattr(house.writer, "now", lambda: now() + 10 * JournalWriter.patience)
+    assert house.writer.hung() == "its thread was at one piece of work for more than 120 s"
+    monkeypatch.undo()
+    store.gate.set()
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     await house.stop()
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors.runtime.actor import Actor, Sender
+from actors.runtime.actor import PATIENCE_BYTES, Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
@@ -95,6 +95,12 @@ async def test_waiting_for_room_is_rest_and_going_on_is_work() -> None:
     await outlet.mailbox.get()
     await scribe.send(outlet, "z")
     assert not scribe.hung()
+
+
+def test_work_on_more_bytes_may_take_longer_and_on_few_as_long_as_any() -> None:
+    scribe = Scribe()
+    few, many = (scribe.patience_with(times * PATIENCE_BYTES) for times in (0, 3))
+    assert (few, many) == (Scribe.patience, 3 * Scribe.patience)
 
 
 async def next_taken(scribe: Scribe) -> bool:
