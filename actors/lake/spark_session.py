@@ -90,6 +90,13 @@ _REMEMBERED = {
     "spark.sql.ui.retainedExecutions": "20",
 }
 
+# By default a writer of Parquet first looks after 100 rows how many bytes it holds, of a page and of a row group. A
+# hundred rows of 8 MiB have no room in a small heap: each merge ended the JVM. It estimates when to look next.
+_LONG_ROWS = {
+    "spark.hadoop.parquet.page.size.row.check.min": "1",
+    "spark.hadoop.parquet.block.size.row.check.min": "1",
+}
+
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -374,6 +381,7 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         **SESSION_SETTINGS,
         **_ON_A_DISK,
+        **_LONG_ROWS,
         **(s3_conf(os.environ) if _has_log_store(jars) else {}),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
