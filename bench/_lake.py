@@ -244,9 +244,8 @@ async def _delivered(order: Order) -> Delivered:
         spark = _spark(sink)
         rows, customers = await asyncio.to_thread(_counted, spark.session, order.lake)
         jvm = resident_mib(spark.pid)
-        python = resident_mib(
-            os.getpid()
-        )  # what the system says of its own includes the program before `exec`
+        # Not `getrusage`, which keeps the peak of the program that this process was before `exec`.
+        python = resident_mib(os.getpid())
         await service.stop()
     merges_s = list(observed[catalogue.MERGE])
     return Delivered(
