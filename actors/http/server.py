@@ -281,9 +281,7 @@ class HttpServer:
             answer = await handler(request)
             self._memory.check_room(answer)
             return answer
-        except MalformedRequest as error:
-            return error_answer(400, str(error))
-        except NoRoomForAnswer as error:
+        except (MalformedRequest, NoRoomForAnswer) as error:
             return changes_refusal(error)
         except web.HTTPRequestEntityTooLarge:
             return error_answer(413, f"the body is longer than {LONGEST_SIGNAL} bytes")
@@ -360,8 +358,6 @@ class HttpServer:
         try:
             query = parse_applied_query(request.query, self._applied.there)
             answer = await while_client_waits(request, self._applied.wait(query))
-        except MalformedRequest as error:
-            return error_answer(400, str(error))
         except TooManyWait as error:
             return error_answer(429, str(error), {"Retry-After": "1"})
         except (WaitEnded, ClientLeft) as error:
