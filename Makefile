@@ -20,7 +20,7 @@ BENCHES := $(patsubst bench/%.py,bench-%,$(wildcard bench/[a-z]*.py))
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Fetch what the machine lacks into the cache: Python packages, Java, Delta's jars, MySQL

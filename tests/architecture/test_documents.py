@@ -1,6 +1,7 @@
 """What the documents refer to is there: the tests and commands that they name, and the places that they link to."""
 
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -102,3 +103,11 @@ def test_what_there_is_not_is_found() -> None:
         "README.md#far",
         "#far",
     ]
+
+
+def test_make_alone_lists_each_target_that_says_what_it_does() -> None:
+    described = re.findall(
+        r"^([\w%-]+):.*?## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    listed = subprocess.check_output(["make", "--no-print-directory", "-C", ROOT], text=True)
+    assert re.findall(r"^  make (\S+)", listed, re.MULTILINE) == described
