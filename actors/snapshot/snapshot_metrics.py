@@ -33,6 +33,7 @@ from pipeline.snapshot.snapshot import (
     TableSnapshot,
     is_dropped,
     progress,
+    reason_without_keys,
 )
 
 log = structlog.get_logger()
@@ -222,7 +223,9 @@ def _log_verification(id_: str, table: str, state: TableSnapshot, *, repairs: bo
         case SnapshotStopped():
             log.info("the table's verification was stopped", id=id_, table=table)
         case SnapshotFailed(reason):
-            log.warning("the table's verification failed", id=id_, table=table, reason=reason)
+            log.warning(
+                "the table's verification failed", id=id_, table=table, reason=reason_without_keys(reason)
+            )
         case _:
             assert_never(state)
 
@@ -239,6 +242,6 @@ def _log_snapshot(id_: str, table: str, state: TableSnapshot) -> None:
         case SnapshotStopped():
             log.info("the table's snapshot was stopped", id=id_, table=table)
         case SnapshotFailed(reason):
-            log.error("the table's snapshot failed", id=id_, table=table, reason=reason)
+            log.error("the table's snapshot failed", id=id_, table=table, reason=reason_without_keys(reason))
         case _:
             assert_never(state)

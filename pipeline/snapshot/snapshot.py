@@ -50,6 +50,9 @@ LEFT_OUT: Final = (
     "let the configuration capture it"
 )
 
+# What comes in the reason of a failure before the ranges that were not read.
+NOT_READ: Final = " (not read: "
+
 # All of a table in its usual way.
 WHOLE_TABLE = Request()
 
@@ -230,6 +233,11 @@ def advance_range(ranges: tuple[Range, ...], number: int, upto: Key | None) -> t
 def progress(state: TableSnapshot) -> Progress:
     """Returns the counts of a table's snapshot, in any state."""
     return Progress() if isinstance(state, SnapshotWaiting) else state.progress
+
+
+def reason_without_keys(reason: str) -> str:
+    """Returns the reason of a failure without the ranges that were not read: their ends are keys of rows."""
+    return reason.partition(NOT_READ)[0]
 
 
 def is_dropped(state: TableSnapshot) -> bool:

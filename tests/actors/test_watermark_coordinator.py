@@ -187,6 +187,17 @@ async def verified(*, repair: bool = False) -> tuple[House, ReadChunk]:
     return house, order
 
 
+async def test_the_log_of_a_failed_snapshot_has_no_key_and_the_status_has_what_was_not_read() -> None:
+    house = House()
+    order = await house.first_chunk()
+    with capture_logs() as logs:
+        await house.coordinator.handle(ChunkFailed(order.chunk, "it can't be read"))
+    (told,) = logs
+    assert (told["event"], told["reason"]) == ("the table's snapshot failed", "it can't be read")
+    (table,) = house.coordinator.status()["snapshots"][0]["tables"]
+    assert table["reason"] == "it can't be read (not read: through (9,))"
+
+
 @pytest.mark.parametrize("repairs", [False, True])
 async def test_a_verification_is_no_progress_of_a_snapshot_and_has_its_own_words(repairs: bool) -> None:
     with capture_logs() as logs:

@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.config.column_protection import Protection
-from pipeline.coordinator.snapshots.table_snapshots import without_unread_ranges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from pipeline.snapshot.key_protection import restarts_at_start
@@ -36,6 +35,7 @@ from pipeline.snapshot.snapshot import (
     TableSnapshot,
     Unfinished,
     progress,
+    reason_without_keys,
 )
 
 _REMEDY: Final = "{reason}; then begin it again: tidemark signal CONFIG recapture --tables '{pattern}'"
@@ -108,7 +108,7 @@ def _without_values(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
         if table in asked and isinstance(state, Unfinished)
     }
     ended |= {
-        table: without_unread_ranges(state)
+        table: replace(state, reason=reason_without_keys(state.reason))
         for table, state in snapshot.tables.items()
         if table in tables and isinstance(state, SnapshotFailed)
     }

@@ -1,7 +1,6 @@
 """How a table's snapshot begins, ends and begins again, and its mirror with it."""
 
 from dataclasses import replace
-from typing import Final
 
 from pipeline.coordinator.state import (
     InTransaction,
@@ -17,6 +16,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling, Ready, awaits_snapshot, is_keyless, stays_incomplete
 from pipeline.snapshot.reselect_keys import rereads_rows
 from pipeline.snapshot.snapshot import (
+    NOT_READ,
     Chunking,
     Completed,
     Snapshot,
@@ -27,9 +27,6 @@ from pipeline.snapshot.snapshot import (
     progress,
 )
 from pipeline.snapshot.turns import snapshot_of, unfinished_tables
-
-# Before the keys of what a failed snapshot has not read.
-_NOT_READ: Final = " (not read: "
 
 
 def stop_table(state: State, table: TableId, reason: str) -> State:
@@ -67,12 +64,7 @@ def _unread_ranges(state: TableSnapshot) -> str:
         f"after {each.done} through {each.end}" if each.done else f"through {each.end}"
         for each in state.ranges
     )
-    return f"{_NOT_READ}{', '.join(ranges)})"
-
-
-def without_unread_ranges(failed: SnapshotFailed) -> SnapshotFailed:
-    """Returns the failure whose reason doesn't name the unread part of the table, in which there are keys."""
-    return replace(failed, reason=failed.reason.partition(_NOT_READ)[0])
+    return f"{NOT_READ}{', '.join(ranges)})"
 
 
 def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:

@@ -8,7 +8,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
-from pipeline.snapshot.snapshot import DROPPED, LEFT_OUT
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import DROPPED, LEFT_OUT, reason_without_keys
 
 LONGEST_REASON: Final = 1000  # in characters
 # So much of a longer reason's end stays, where the remedy is.
@@ -94,8 +95,9 @@ def troubles_of(status: Mapping[str, Any]) -> Iterator[Trouble]:
             if snapshot["verification"] or table["state"] != "failed":
                 continue
             if not table["reason"].startswith((LEFT_OUT, DROPPED)):
-                name = f"{table['database']}.{table['table']}"
-                yield Trouble(AlertKind.SNAPSHOT_FAILED, name, snapshot["id"], table["reason"])
+                name = TableId(table["database"], table["table"])
+                reason = reason_without_keys(table["reason"])
+                yield Trouble(AlertKind.SNAPSHOT_FAILED, str(name), snapshot["id"], reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,19 @@ def test_troubles_are_found_in_a_status() -> None:
     assert not list(troubles_of({**status, "stopped": {}, "snapshots": [], "actors": {"SparkSink": {}}}))
 
 
+def test_an_alert_has_no_key_of_a_row_that_was_not_read() -> None:
+    reason = "it can't be read (not read: through ('ann@example.org',))"
+    table = {"database": "shop", "table": "a.b", "state": "failed", "reason": reason}
+    status = {
+        "stopped": {},
+        "snapshots": [{"id": "s1", "verification": None, "tables": [table]}],
+        "actors": {"SparkSink": {}},
+    }
+    assert list(troubles_of(status)) == [
+        Trouble(AlertKind.SNAPSHOT_FAILED, "`shop`.`a.b`", "s1", "it can't be read")
+    ]
+
+
 @pytest.mark.parametrize("kept", ["{}", '{"seen": [], "waiting": [["x"]]}', "[]"])
 def test_what_was_not_kept_by_this_is_refused(kept: str) -> None:
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
