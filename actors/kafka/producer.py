@@ -8,7 +8,7 @@ After any failure the sink closes the producer and starts another one.
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import getcoroutinelocals, iscoroutine
@@ -57,15 +57,26 @@ _BATCH_HEAD: Final = 64
 # What aiokafka's producer raises. The last two are how it says that its transaction has failed.
 _FAILURES: Final = (KafkaError, OSError, TimeoutError, AssertionError, IllegalOperation)
 
+# What a client knows as the leader of a partition that has none.
+_NO_LEADER: Final = (None, -1)
+
 # What a broker answers to a batch that is larger than its topic's messages or segments may be.
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 Result = TypeVar("Result")
 
 
-def failure(error: BaseException, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
-    """Returns our error for an error of Kafka's or of the network's, or for a time-out."""
-    return classed(type(error).__name__, safe_message(error), topic, final=is_final(error))
+def failure(error: BaseException, *topics: str) -> KafkaUnavailable | KafkaRefused:
+    """Returns our error for an error of Kafka's or of the network's, or for a time-out.
+
+    `topics`: those that it may concern. If the error names one of them, it concerns that one.
+    """
+    concerned = [topic for topic in topics if topic in error.args] or topics
+    return classed(type(error).__name__, safe_message(error), *concerned, final=is_final(error))
+
+
+def _topics_of(parts: Iterable[TopicPart]) -> list[str]:
+    return sorted({topic for topic, _ in parts})
 
 
 def transactional_id(pipeline: str) -> str:
@@ -169,7 +180,7 @@ class KafkaProducer:
         """Waits until the broker has acknowledged all batches, commits them, and waits for their markers."""
         ends = await self.acknowledged()
         await self._in_time(self._producer.commit_transaction())
-        if unmarked := await self._in_time(self._open_before(ends, _MARKED_WITHIN_S)):
+        if unmarked := await self._in_time(self._open_before(ends, _MARKED_WITHIN_S), *_topics_of(ends)):
             raise KafkaUnavailable(
                 f"the broker ended a Kafka transaction and left {len(unmarked)} partitions without its marker; "
                 "the next start ends it there"
@@ -178,7 +189,7 @@ class KafkaProducer:
     async def end(self, parts: Collection[TopicPart], ending: Ending) -> None:
         """Ends what is open of ours in these partitions, by a Kafka transaction without a message."""
         await self.begin()
-        await self._in_time(self._ended(parts, ending))
+        await self._in_time(self._ended(parts, ending), *_topics_of(parts))
 
     async def opened(self, topic: str, partitions: int) -> frozenset[TopicPart]:
         """Returns in which partitions of a topic records of ours may be open. Ask before the first batch to it.
@@ -193,9 +204,7 @@ class KafkaProducer:
     async def offsets(self, parts: Collection[TopicPart], isolation: Isolation) -> dict[TopicPart, int]:
         """Returns the end of each of these partitions that exist, as such a consumer sees it."""
         self._deadline = max(self._deadline, self._now() + ANSWERS_WITHIN_S)
-        topics = {topic for topic, _ in parts}
-        one = min(topics) if len(topics) == 1 else None
-        return await self._in_time(end_offsets(self._producer.client, parts, isolation), one)
+        return await self._in_time(end_offsets(self._producer.client, parts, isolation), *_topics_of(parts))
 
     async def close(self) -> None:
         """Closes it. Aborts the open Kafka transaction if the broker answers. Else the next start does."""
@@ -363,13 +372,26 @@ class KafkaProducer:
             (topics,) = error.args
             raise failure(error, min(topics)) from error
 
-    async def _in_time(self, work: Coroutine[Any, Any, Result], topic: str | None = None) -> Result:
+    async def _in_time(self, work: Coroutine[Any, Any, Result], *topics: str) -> Result:
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await work
         except _FAILURES as error:
             self._denied()
-            raise failure(error, topic) from error
+            late = self._without_leader(topics) if isinstance(error, TimeoutError) else ()
+            raise failure(error, *(late or topics)) from error
+
+    def _without_leader(self, topics: Iterable[str]) -> list[str]:
+        """Returns which of these topics have a partition without a leader, as far as the client knows."""
+        cluster = self._producer.client.cluster
+        return [
+            topic
+            for topic in topics
+            if any(
+                cluster.leader_for_partition(TopicPartition(topic, each)) in _NO_LEADER
+                for each in cluster.partitions_for_topic(topic) or ()
+            )
+        ]
 
     @staticmethod
     def _now() -> float:

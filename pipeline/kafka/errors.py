@@ -9,7 +9,7 @@ unlisted error would hold up all topics. Errors of the producer itself are the e
 Source: Apache Kafka, "Protocol: Error Codes".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pipeline.errors import Definite, Transient
@@ -194,14 +194,17 @@ _TRANSIENT: Final[Mapping[str, str]] = {
 }
 
 
-def classed(
-    name: str, told: str, topic: str | None = None, *, final: bool = False
-) -> KafkaUnavailable | KafkaRefused:
-    """Returns our error for one of Kafka's, from its class' name, its words and the topic that it concerns.
+# As many topics as a text names of those that it concerns.
+_NAMED: Final = 3
+
+
+def classed(name: str, told: str, *topics: str, final: bool = False) -> KafkaUnavailable | KafkaRefused:
+    """Returns our error for one of Kafka's, from its class' name, its words and the topics that it may concern.
 
     `final`: it is a broker's answer, and the same request gets the same answer.
     """
-    about = "" if topic is None else f"{topic}: "
+    about = f"{_some_of(topics)}: " if topics else ""
+    topic = topics[0] if len(topics) == 1 else None
     if (known := _DEFINITE.get(name)) is not None:
         wrong, remedy = known
         if topic is not None and name in _OF_TOPIC:
@@ -214,3 +217,8 @@ def classed(
             "log and to the topic's settings, or leave the table out with kafka.tables",
         )
     return KafkaUnavailable(f"{about}{_TRANSIENT.get(name, told or 'Kafka failed')} ({name})")
+
+
+def _some_of(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+    return f"{', '.join(topics[:_NAMED])}{more}"

@@ -17,6 +17,7 @@ from actors.kafka import client as kafka_client
 from actors.kafka import producer as kafka_producer
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
+from actors.kafka.end_offsets import Isolation
 from actors.kafka.position import _last_committed, last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.record_batch import RecordBatch
@@ -342,6 +343,9 @@ async def test_a_topic_whose_partitions_have_no_leader_that_answers_is_named(
             producer._deadline = 0.0  # its start has left one
             with pytest.raises(KafkaUnavailable, match=rf"^{topic}: the brokers took too long"):
                 await producer.opened(topic, 1)
+            other = f"{topic}.other"
+            with pytest.raises(KafkaUnavailable, match=rf"^{topic}, {other}: the brokers took too long"):
+                await producer.offsets([(other, 0), (topic, 0)], Isolation.COMMITTED)
 
 
 async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> None:

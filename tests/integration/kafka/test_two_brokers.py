@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from actors.kafka import producer as kafka_producer
+from actors.kafka.end_offsets import Isolation
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings
+from pipeline.kafka.errors import KafkaUnavailable
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
+from tests.actors.kafka.test_producer import producing
+from tests.actors.kafka.test_producer import settings as producer_settings
 from tests.integration.kafka.test_broker_kills import OF_ALL_WITHIN_S, place
 from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
 from tests.servers.kafka import remove_topic
@@ -138,3 +143,22 @@ async def test_a_start_waits_for_the_leader_of_each_partition_of_the_last_kafka_
             await service.caught_up(open_shop)
             await sent(service, OF_ALL_WITHIN_S)
             await service.stop()
+
+
+@pytest.mark.full
+async def test_of_several_topics_those_without_a_leader_are_named(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_producer, "ANSWERS_WITHIN_S", 0.5)
+    assert parts.kafka is not None
+    with two_brokers(parts.kafka, tmp_path / "kafka") as cluster:
+        one, other = cluster.brokers
+        of = replace(producer_settings(one), bootstrap_servers=cluster.addresses, replication=1)
+        led, lost = f"{of.topic_prefix}.led", f"{of.topic_prefix}.lost"
+        await cluster.create_topic_on(one, led)
+        await cluster.create_topic_on(other, lost)
+        async with producing(of) as producer:
+            await asyncio.to_thread(other.stop)
+            producer._deadline = 0.0  # its start has left one
+            with pytest.raises(KafkaUnavailable, match=rf"^{lost}: the brokers took too long"):
+                await producer.offsets([(led, 0), (lost, 0)], Isolation.COMMITTED)

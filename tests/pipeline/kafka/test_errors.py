@@ -47,6 +47,20 @@ def test_any_other_error_is_transient_and_keeps_its_words(name: str) -> None:
     assert str(error) == f"the words ({name})"
 
 
+@pytest.mark.parametrize(
+    ("topics", "named"), [("ab", "a, b"), ("abc", "a, b, c"), ("abcde", "a, b, c and 2 more")]
+)
+def test_an_error_about_several_topics_names_the_first_and_is_the_refusal_of_none(
+    topics: str, named: str
+) -> None:
+    late, refused = (
+        classed("TimeoutError", "", *topics),
+        classed("InvalidRecordError", "", *topics, final=True),
+    )
+    assert str(late).startswith(f"{named}: the brokers took too long")
+    assert not isinstance(refused, TopicRefusal) and str(refused).startswith(f"{named}: the topic takes")
+
+
 def test_a_lack_of_replicas_says_what_to_do() -> None:
     error = classed("NotEnoughReplicasError", "", "p.shop.orders")
     assert isinstance(error, KafkaUnavailable)
