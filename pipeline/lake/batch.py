@@ -105,8 +105,8 @@ class Pieces:
 class Generation:
     """A generation of a mirror: it begins after the SCN `since`, in `segment` or before, whose end has `schema`.
 
-    `ready`: whether it has all of its rows at that end. `emptied`: whether it begins because a statement took all rows,
-    and no snapshot has read any in that segment.
+    `ready`: whether it has all of its rows at that end, `emptied`: whether it begins because a statement took all rows.
+    Both only if no snapshot has read the table in that segment.
     """
 
     since: int
@@ -163,8 +163,9 @@ class Batch:
     def completes(self, table: TableId, generation: int, *, shown: bool) -> bool:
         """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it.
 
-        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it. If
-        readers are `shown` an earlier generation, they must not see the table empty before the changes come.
+        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it, and
+        readers must not see the table empty before the changes come. If they are `shown` an earlier generation, only a
+        statement says that the table is empty.
         """
         begun = next(each for each in self.generations[table] if each.since == generation)
         pieces = self.tables.get(table, Pieces())
@@ -255,10 +256,12 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
             if not (known := found.get(table, ())) or known[-1].since < mirrors[table].since
         ]
         waiting = frozenset(table for table in begun if _awaits_names(entry, table))
+        read = {each.chunk.table for each in entry.chunks}
         for table in begun:
             if table not in waiting:
                 mirror, schema = mirrors[table], entry.stored_schemas[table]
-                ready, emptied = isinstance(mirror, Ready), _is_emptied(entry, table)
+                unread = table not in read
+                ready, emptied = isinstance(mirror, Ready) and unread, table in entry.emptied and unread
                 generation = Generation(mirror.since, entry.segment, schema, ready, emptied)
                 found[table] = (*found.get(table, ()), generation)
         before = mirrors
@@ -277,11 +280,6 @@ def _awaits_names(entry: Entry, table: TableId) -> bool:
         and all(file.table != table for file in entry.files)
         and refused_names(entry.stored_schemas[table]) is not None
     )
-
-
-def _is_emptied(entry: Entry, table: TableId) -> bool:
-    """Returns whether a statement took all rows of the table before the segment, in which no snapshot reads it."""
-    return table in entry.emptied and all(each.chunk.table != table for each in entry.chunks)
 
 
 def is_newer(generation: Generation, present: int | None) -> bool:

@@ -14,7 +14,7 @@ from actors.journal.store import JournalStore
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import changes_schema, chunk_table
-from pipeline.journal.entry import CommitTimes, Entry, FileKind, ProtectedTable
+from pipeline.journal.entry import CommitTimes, Entry, FileKind, ProtectedTable, SealedChunk
 from pipeline.journal.segment import SegmentTable
 from pipeline.messages.journal import ChunkPart
 from pipeline.schema.ddl.alter_table import Alteration, Altered
@@ -115,14 +115,16 @@ class Table:
 class History:
     """A real journal that tests write, segment by segment.
 
-    `altered`: what statements did to columns before the open segment's first row. `at_source`: the columns of tables
-    that have other columns at the source, as they have with protected ones. `sealed_at`: when each segment is sealed.
+    `altered`: what statements did to columns before the open segment's first row. `chunks`: those that it has.
+    `at_source`: the columns of tables that have other columns at the source, as they have with protected ones.
+    `sealed_at`: when each segment is sealed.
     """
 
     def __init__(self, location: str | Path) -> None:
         self.store = JournalStore.open_single_writer(location, "test")
         self.tables: dict[TableId, Table] = {}
         self.altered: list[Altered] = []
+        self.chunks: list[SealedChunk] = []
         self.at_source: dict[TableId, TableSchema] = {}
         self.scn = 0
         self.segment = 0
@@ -164,6 +166,8 @@ class History:
         found = {key: table.source[key] for key in keys if key in table.source}
         table.chunk += found.values()
         table.rows |= found
+        chunk = ChunkId("s", table.schema.table, self.scn)
+        self.chunks.append(SealedChunk(chunk, GtidSet(), HIGH, len(found), self.scn))
 
     def read_again(self, table: Table, keys: Iterable[Row]) -> None:
         """Emit what the source has of these keys, as changes without a GTID."""
@@ -257,7 +261,7 @@ class History:
                 last_scn=self.scn,
                 transactions=1,
                 commit_times=commit_times,
-                chunks=(),
+                chunks=tuple(self.chunks),
                 checkpoint=checkpoint,
                 schemas={schema.version: schema for schema in named},
                 sealed_at=self.sealed_at,
@@ -266,7 +270,7 @@ class History:
                 position_stays=idle,
             )
         )
-        self.altered = []
+        self.altered, self.chunks = [], []
         self.sealed_scn = self.scn
         return self.segment
 

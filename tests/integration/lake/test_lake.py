@@ -1261,16 +1261,19 @@ def test_a_generation_that_leaves_its_table_leaves_how_far_all_tables_are(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("shown", [True, False], ids=["read again", "first snapshot"])
 def test_a_snapshot_that_changes_have_superseded_within_a_segment_shows_no_empty_table(
-    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, shown: bool
 ) -> None:
     history = delivery.history
     orders = history.table(ORDERS)
-    history.transaction((orders, "c", (1, "a")))
-    delivery.deliver()
-    history.restart(orders, ORDERS, Filling)
+    if shown:
+        history.transaction((orders, "c", (1, "a")))
+        delivery.deliver()
+        history.restart(orders, ORDERS, Filling)
+    history.chunk(orders, [])  # its only row was superseded
     history.transaction((orders, "u", (1, "b")))
-    orders.mirror = Ready(1)  # the only chunk's row was superseded
+    orders.mirror = Ready(history.sealed_scn)
     with monkeypatch.context() as patched:
 
         def cut(*_: object, **__: object) -> None:
@@ -1279,7 +1282,11 @@ def test_a_snapshot_that_changes_have_superseded_within_a_segment_shows_no_empty
         patched.setattr(DeltaTable, "append", cut)
         with pytest.raises(Cut):
             delivery.deliver()
-    assert delivery.view(orders) == [(1, "a")], "what was there before, until the change has come"
+    if shown:
+        assert delivery.view(orders) == [(1, "a")], "what was there before, until the change has come"
+    else:
+        with pytest.raises(Definite, match=r"the first snapshot of shop\.orders isn't in the lake yet"):
+            delivery.view(orders)
     delivery.deliver()
     assert delivery.view(orders) == expected(orders) == [(1, "b")]
     assert rows(delivery.tier(orders, Tier.MIRROR)) == [(1, "b")]
