@@ -24,7 +24,6 @@ from pyspark.errors import PySparkException
 
 from actors.journal.consumers import Consumer
 from actors.journal.store import JournalReader
-from actors.lake import spark_session
 from actors.lake.background_work import do_work
 from actors.lake.delta.lake_table import is_conflict
 from actors.lake.files.file_placement import LakeFull
@@ -33,7 +32,8 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogUndefined
 from actors.lake.reports.lake_metrics import LakeMetrics
 from actors.lake.reports.sink_status import lake_table_statuses, reason_and_remedy, verification_statuses
-from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import RunningSpark, SparkFailed, SparkLost
 from actors.lake.table_commits import CopiedJournal, ForeignTable
 from actors.lake.threads.scheduler_pools import Pool
 from actors.lake.threads.stall_detector import StallDetector

@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from actors.journal.store import JournalStore
-from actors.lake import spark_session
 from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files.file_placement import LakeFiles
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import Spark
 from actors.lake.threads.tables_at_work import TablesAtWork
 from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.parts import Parts

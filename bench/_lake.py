@@ -22,7 +22,7 @@ import uvloop
 
 from actors.journal.store import JournalReader
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.service import warm_up
 from actors.service.assembly import Assembly

@@ -20,7 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from actors.http.server import HttpServer
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import LifeState

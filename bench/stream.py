@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from actors.journal.store import JournalReader
 from actors.journal.stream.data_source import TidemarkSource
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from bench import _topics
 from bench._command import command_line
 from bench._commits import plain_spark

@@ -2,7 +2,7 @@
 
     claims/, consumers/, first/         who writes, who reads, where it begins (`writer_epochs`, `consumers`)
     lock                                on a local disk: held by the one process that writes
-    connect-session                     the last session at a Spark Connect server (`actors.lake.spark_connect`)
+    connect-session                     the last session at a Spark Connect server (`actors.lake.spark.spark_connect`)
     schemas/0123456789abcdef.json       a version of a table's schema, written before the first entry that names it
     schemas/0123…-000000000007-EPOCH.json   the same in an object store, and the segment with which it was written
     segments/000000000007-EPOCH/*       a segment's files

@@ -20,7 +20,7 @@ from actors.lake.delta.changelog import last_together
 from actors.lake.delta.lake_table import LakeTable, TableVersion
 from actors.lake.delta.table_opener import delta_tables
 from actors.lake.read_your_writes import Written
-from actors.lake.spark_connect import is_lost
+from actors.lake.spark.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
 from pipeline.lake.live_view import (

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.lake.delta.lake_table import TableOpener, is_conflict
-from actors.lake.spark_session import side_session
+from actors.lake.spark.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
 from pipeline.lake.tables.columns import SEGMENT
 from pipeline.lake.tables.maintenance import (

@@ -18,8 +18,8 @@ from actors.lake.delta.changelog import whole_together
 from actors.lake.delta.lake_table import LakeTable, TableOpener, TableVersion
 from actors.lake.delta.statements import made_once
 from actors.lake.files.file_placement import LakeFiles
-from actors.lake.spark_connect import is_connect_session
-from actors.lake.spark_session import side_session
+from actors.lake.spark.spark_connect import is_connect_session
+from actors.lake.spark.spark_session import side_session
 from actors.lake.transaction_log.delta_log import is_restored, report_at
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite, Transient

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import fcntl
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -19,8 +18,9 @@ from actors.http.certificate import certificate_findings
 from actors.journal.store import JournalReader
 from actors.journal.writer_epochs import NoJournal
 from actors.kafka.broker_check import check_topics
-from actors.lake import spark_session
 from actors.lake.filesystem import lake_filesystem
+from actors.lake.spark import spark_session
+from actors.lake.spark.java import java_program
 from actors.runtime.filesystem import list_folder
 from actors.runtime.metrics import Metrics
 from actors.runtime.state_folder import local_folder
@@ -231,12 +231,6 @@ def _jar_findings(scheme: str, spark: SparkSettings) -> Iterator[Finding]:
 def _jar_files(spark: SparkSettings) -> Iterator[Path]:
     for path in map(Path, spark.jars):
         yield from path.glob("*.jar") if path.is_dir() else (path,)
-
-
-def java_program() -> str | None:
-    """Returns the Java that Spark runs on, by JAVA_HOME or PATH; None without any. It may not be there."""
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
 def java_findings() -> Iterator[Finding]:

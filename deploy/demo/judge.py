@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake import spark_session
 from actors.lake.live_view import live_view
+from actors.lake.spark import spark_session
 from deploy.demo.shop import DATABASE
 from deploy.demo.topics import read_topic, untrue_topic
 from deploy.demo.view import View

@@ -3,8 +3,9 @@
 Four steps, so that what changes seldom stays in the builder's cache. The standard library is all that's there, as in
 `deploy.toolchain`, of which the jars come.
 
-What's made is the same each time: bytecode is checked by its source's hash and not by its time, and pip leaves neither
-itself nor its records of where a package came from.
+What's made is the same each time, but for the archive of Spark's classes, which is memory as a JVM had it. Bytecode is
+checked by its source's hash and not by its time, and pip leaves neither itself nor its records of where a package came
+from.
 """
 
 import compileall
@@ -94,7 +95,7 @@ def link_jars() -> None:
 
 
 def program() -> None:
-    """Put the program itself there, and compile its decoder."""
+    """Put the program itself there, compile its decoder, and archive Spark's classes."""
     for package in ("actors", "pipeline", "tidemark"):
         shutil.copytree(REPOSITORY / package, PROGRAM / package, ignore=shutil.ignore_patterns("__pycache__"))
         _compile(PROGRAM / package)
@@ -103,6 +104,7 @@ def program() -> None:
         command.write_text(f"#!{PYTHON}\n{text}")
         command.chmod(0o755)
     run([PYTHON, "-m", "actors.service.warm_up"], cwd=PROGRAM)
+    run([PYTHON, "-m", "actors.service.installation.spark_classes", PROGRAM / "jars"], cwd=PROGRAM)
 
 
 def sbom() -> None:

@@ -1,6 +1,6 @@
 """Kafka's classes as the JVM has them in memory, for tests: a broker that finds them there costs half as much to start.
 
-`deploy.toolchain.spark_classes` says why, and what becomes of an archive that doesn't fit.
+`actors.lake.spark.java` says why, and what becomes of an archive that doesn't fit.
 
     python -m deploy.toolchain.kafka_classes ARCHIVE      makes it; needs aiokafka, so it runs in the environment
 """

@@ -36,7 +36,7 @@ class Parts:
     """Where the real parts are on this machine.
 
     `s3`: the folder of the jars for a lake in S3. It and the next ones are None before `setup` was asked for them, and
-    MySQL 5.6 and Helm where they can't run. The last seven are for tests alone.
+    MySQL 5.6 and Helm where they can't run. The last six are for tests alone.
     """
 
     python: Path
@@ -48,7 +48,6 @@ class Parts:
     kafka: KafkaParts | None
     prometheus: PrometheusParts | None
     browser: Path | None
-    spark_classes: Path | None
     schema_registry: SchemaRegistryParts | None
     kubectl: KubectlParts | None
 
@@ -69,13 +68,13 @@ def setup(*, for_tests: bool = False, with_s3: bool = False) -> Parts:
         chromium = browser.setup() if for_tests else browser.find()
         helm = kubectl.setup(python) if for_tests else kubectl.find()
         _point(LINK, virtualenv.folder())
-        classes = spark_classes.setup(java_home, python) if for_tests else spark_classes.find(java_home)
+        spark_classes.setup(java_home, python)
         schemas = schema_registry.setup(*ours) if for_tests else schema_registry.find(java_home)
     if for_tests:
         debezium.setup(python)
         kafka_classes.setup(java_home, python)
         broker = kafka.find(java_home)
-    for_tests_alone = (old, broker, watcher, chromium, classes, schemas, helm)
+    for_tests_alone = (old, broker, watcher, chromium, schemas, helm)
     return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, store, *for_tests_alone)
 
 
@@ -96,7 +95,6 @@ def locate() -> Parts:
         kafka.find(java_home),
         prometheus.find(),
         browser.find(),
-        spark_classes.find(java_home),
         schema_registry.find(java_home),
         kubectl.find(),
     )

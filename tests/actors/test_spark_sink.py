@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from actors import spark_sink
 from actors.journal.store import JournalReader, JournalStore
 from actors.lake.files.file_placement import LakeFull
-from actors.lake.spark_session import SparkLost
+from actors.lake.spark.spark_session import SparkLost
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink, SparkUp

@@ -24,7 +24,7 @@ from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink

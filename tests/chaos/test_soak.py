@@ -273,7 +273,7 @@ def configured(
     month: Month, server: MysqlServer, parts: Parts, folder: Path, patch: pytest.MonkeyPatch
 ) -> Path:
     """The demo's configuration, and everything else on."""
-    conf = {} if month is MONTH else spark.quick(parts)
+    conf = {} if month is MONTH else spark.quick()
     java = JAVA.format(heap=month.heap, log=folder / GC_LOG)
     # Spark removes the files of its shuffles once the JVM has collected what named them.
     conf["spark.cleaner.periodicGC.interval"] = f"{COLLECT_EVERY_S}s"

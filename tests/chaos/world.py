@@ -185,7 +185,7 @@ def world(
         write_config(config, servers[0], account, parts, folder)
         environment = {
             **_SETTINGS,
-            "SPARK__CONF": spark.toml(spark.quick(parts)),
+            "SPARK__CONF": spark.toml(spark.quick()),
             "SOURCE__PORT": str(source_proxy.port),
             "JOURNAL__PATH": str(folder / "house" / "journal"),
             "LAKE__PATH": str(folder / "house" / "lake"),

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 
-from actors.lake.spark_session import installed_parts
+from actors.lake.spark.spark_session import installed_parts
 from actors.service.config_file import load
 from deploy.image import assemble
 from deploy.image.assemble import COMMANDS
@@ -237,6 +237,7 @@ def test_a_snapshot_in_a_container(docker: Docker, mysql_with_tls: MysqlServer, 
     until(lambda: docker.run("inspect", "--format", state, "one") == "healthy\n", "it's healthy", log)
     assert docker.run("exec", "one", "id", "-u") == "65532\n"
     assert docker.run("exec", "one", "sh", "-c", "touch /opt/tidemark/x || echo refused") == "refused\n"
+    assert "/share/tidemark/spark-" in docker.run("exec", "one", "sh", "-c", "cat /proc/[0-9]*/maps")
     told = json.loads(docker.run("exec", "one", "tidemark", "status", file, "--json"))
     assert told["position"]
     bill = json.loads(docker.run("exec", "one", "cat", "/opt/tidemark/sbom.cdx.json"))

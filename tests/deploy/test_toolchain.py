@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from actors.lake.spark_session import installed_parts
+from actors.lake.spark.spark_session import installed_parts
 from actors.service.installation.pinned_jars import read_lock, sha256
 from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, ports, s3, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
@@ -131,20 +131,6 @@ def test_kafka_s_jars_are_those_of_its_lock(parts: Parts) -> None:
     assert parts.kafka is not None, "run `make setup-tests`"
     found = {sha256(jar) for jar in parts.kafka.jars.glob("*.jar")}
     assert found == set(read_lock(kafka.LOCK).values())
-
-
-def test_spark_finds_its_classes_in_the_archive(parts: Parts) -> None:
-    """If the archive doesn't fit a JVM, it would continue without it, and only be slower."""
-    java = f"-Xshare:on -XX:SharedArchiveFile={parts.spark_classes}"
-    submit = str(virtualenv.pyspark() / "bin" / "spark-submit")
-    told = subprocess.run(
-        [submit, "--driver-java-options", java, "--version"],
-        env={**os.environ, "JAVA_HOME": str(parts.java_home)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stdout
 
 
 def test_kafka_finds_its_classes_in_the_archive(parts: Parts) -> None:

@@ -50,7 +50,7 @@ def _looked_for(parts: Parts, planted: Planted, count: int, batch: int) -> bool:
 def _is_found(parts: Parts, planted: Planted, lots: Sequence[Sequence[History]]) -> int | None:
     """In which lot, from 1 on, it's found; None if in none of them."""
     fault = FAULTS[planted]
-    spark = SparkSettings("local[2]", jars=parts.jars, conf=quick(parts)) if fault.lake else None
+    spark = SparkSettings("local[2]", jars=parts.jars, conf=quick()) if fault.lake else None
     with (
         tempfile.TemporaryDirectory(prefix="planted-") as name,
         started(parts, lots[0][0].version, Path(name) / "mysql") as server,

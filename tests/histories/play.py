@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 
 from actors import chunk_selector
 from actors.journal.store import JournalReader
-from actors.lake.spark_session import start_local
+from actors.lake.spark.spark_session import start_local
 from actors.lake.transaction_log.delta_log import COMMIT, LOG, read_version
 from actors.runtime.failure_kinds import FailureKind, kind_of
 from actors.runtime.redaction import safe_message

@@ -125,7 +125,7 @@ def main() -> int:
         print(*(each for lot in lots for each in lot), sep="\n")  # noqa: T201
         return 0
     parts = locate()
-    spark = SparkSettings("local[2]", jars=parts.jars, conf=quick(parts)) if told.lake else None
+    spark = SparkSettings("local[2]", jars=parts.jars, conf=quick()) if told.lake else None
     failed = 0
     stops: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="histories-") as name:

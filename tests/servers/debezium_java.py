@@ -1,7 +1,7 @@
 """The programs in `debezium/`, which Java runs with Debezium's classes. They are compiled once, into the cache.
 
 There the first program that ends by itself leaves an archive of the classes that it had loaded. A later one finds them
-in it, and needs half the processor time (`deploy.toolchain.spark_classes` says why).
+in it, and needs half the processor time (`actors.lake.spark.java` says why).
 """
 
 import os

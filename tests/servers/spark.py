@@ -4,14 +4,16 @@ A module that starts Sparks of its own, or whose service does, asks for `spark_s
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from actors.lake import spark_session
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.java import class_archive
+from actors.lake.spark.spark_session import Spark
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.spark_pair import given_pair
 from pipeline.config.settings import SparkSettings
@@ -28,19 +30,17 @@ _PLANNED_ONCE = {"spark.sql.adaptive.enabled": "false"}
 _ONE_PART = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
 
 
-def quick(parts: Parts) -> dict[str, str]:
+def quick() -> dict[str, str]:
     """Settings with which Spark costs the least.
 
     Tests run each query a few times over a few rows. Compiling it, by Spark or by the JVM's second compiler, would take
-    most of their time. So would reading its classes. With one compiler the JVM keeps 48 MB of its code, and Spark's
-    fills them: then it would throw code away and compile it again. When 21 MB of classes are there, which is while it
-    starts, it would collect all garbage.
+    most of their time. With one compiler the JVM keeps 48 MB of its code, and Spark's fills them: then it would throw
+    code away and compile it again. When 21 MB of classes are there, which is while it starts, it would collect all
+    garbage.
     """
-    assert parts.spark_classes is not None, "Spark's classes aren't here yet: run `make setup-tests`"
     return {
         JAVA_OPTIONS: (
-            "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=160m -XX:+UseSerialGC "
-            f"-XX:SharedArchiveFile={parts.spark_classes}"
+            "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=160m -XX:+UseSerialGC"
         ),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -56,8 +56,10 @@ def quick_java(parts: Parts) -> str:
 
     It divides as a user's, since the program says into how many parts.
     """
-    conf = {name: value for name, value in quick(parts).items() if name not in _ONE_PART}
-    return " ".join((conf.pop(JAVA_OPTIONS), *(f"-D{name}={value}" for name, value in conf.items())))
+    conf = {name: value for name, value in quick().items() if name not in _ONE_PART}
+    archive = class_archive(str(parts.java_home / "bin" / "java"), Path(sys.prefix))
+    options = (conf.pop(JAVA_OPTIONS), f"-XX:SharedArchiveFile={archive}")  # which only our own Sparks find
+    return " ".join((*options, *(f"-D{name}={value}" for name, value in conf.items())))
 
 
 def start_quickly(patched: pytest.MonkeyPatch, parts: Parts) -> None:
@@ -117,7 +119,7 @@ def shared_spark(
     assert parts.s3 is not None, "the jars for S3 aren't here yet: run `make setup-tests`"
     with pytest.MonkeyPatch.context() as patched:
         jars = jars_of_pair(patched) or (*parts.jars, parts.s3)
-        shared = SharedSpark(SparkSettings(jars=jars, conf=quick(parts)), tmp_path_factory)
+        shared = SharedSpark(SparkSettings(jars=jars, conf=quick()), tmp_path_factory)
         yield shared
         shared.end()
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from actors.journal.files import LocalFiles
-from actors.lake.spark_connect import ConnectSpark, connect
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_connect import ConnectSpark, connect
+from actors.lake.spark.spark_session import Spark
 from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.ports import take_port

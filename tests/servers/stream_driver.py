@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from actors.journal.stream.data_source import TidemarkSource
-from actors.lake import spark_session
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import Spark
 from deploy.toolchain.cache import REPOSITORY
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Transient

@@ -23,9 +23,9 @@ another commit may hold it. One table is enough, since the greatest of all count
 the first table of a batch and before the batch has ended.
 
 **Columns.** One statement changes one of them. `pipeline.lake.alter_statements` says why nothing stays half done. A
-predecessor's statement may still arrive. So a new session first ends its predecessor's (`actors.lake.spark_connect`). A
-statement that comes even later fails, because its column is gone or exists already. Or it sets properties to values
-that the successor sets again.
+predecessor's statement may still arrive. So a new session first ends its predecessor's
+(`actors.lake.spark.spark_connect`). A statement that comes even later fails, because its column is gone or exists
+already. Or it sets properties to values that the successor sets again.
 
 **What is missing.** A server rewrites the files that it is given, which costs more than naming them, and as durably as
 its filesystem does. Delta itself removes the expired part of a log when it writes a checkpoint.
@@ -53,7 +53,7 @@ from actors.lake.delta.lake_table import (
 )
 from actors.lake.delta.statements import merge_by_statement
 from actors.lake.filesystem import lake_filesystem
-from actors.lake.spark_session import read_parquet
+from actors.lake.spark.spark_session import read_parquet
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, read_version
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining

@@ -51,7 +51,7 @@ from actors.lake.delta.statements import merge_by_statement, within
 from actors.lake.files.file_placement import naming_table, sync_checkpoint
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
-from actors.lake.spark_session import side_session
+from actors.lake.spark.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, logged_files
 from actors.lake.transaction_log.own_log import OwnLog, SyncEarlier, no_sync
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, NewTable

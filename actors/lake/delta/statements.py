@@ -5,7 +5,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from actors.lake.spark_session import side_session
+from actors.lake.spark.spark_session import side_session
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables.maintenance import TableSize
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from actors.lake.delta.delta_connect import ConnectTables
 from actors.lake.delta.delta_table import DeltaTable, WithoutWork, never_known
 from actors.lake.delta.lake_table import TableOpener
-from actors.lake.spark_connect import is_connect_session
+from actors.lake.spark.spark_connect import is_connect_session
 from actors.lake.transaction_log.own_log import SyncEarlier, no_sync
 
 # How many tables are kept for the next time.

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from actors.lake.files.mirror_files import FileColumn, ListedFile, MirrorFiles, not_hidden
 from actors.lake.filesystem import lake_filesystem
-from actors.lake.spark_session import read_parquet
+from actors.lake.spark.spark_session import read_parquet
 from pipeline.journal.change_rows import META
 from pipeline.lake.files.parquet_files import Stored, numbered, stored_arrow
 from pipeline.lake.files.read_values import ReadBySparkOnly

@@ -17,7 +17,7 @@ from actors.lake.files.gathered_changes import read_numbered
 from actors.lake.files.mirror_files import ListedFile
 from actors.lake.filesystem import passing_folder
 from actors.lake.live_view import FoundView
-from actors.lake.spark_session import read_parquet
+from actors.lake.spark.spark_session import read_parquet
 from actors.lake.verification.held_files import HeldFile, HeldFiles
 from pipeline.journal.change_rows import META
 from pipeline.lake.background.work import VerifyRows

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from actors.lake.delta.lake_table import TableOpener
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.live_view import find_view
-from actors.lake.spark_session import side_session
+from actors.lake.spark.spark_session import side_session
 from actors.lake.verification.comparison import Comparison
 from actors.lake.verification.held_files import HeldFiles
 from actors.lake.verification.results import VerificationResults

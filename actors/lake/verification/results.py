@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta.lake_table import TableOpener
 from actors.lake.delta.statements import made_once
-from actors.lake.spark_session import side_session
+from actors.lake.spark.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.lake.verification.held_files import digest_of
 from pipeline.lake.background.work import VerifyRows

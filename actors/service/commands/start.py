@@ -71,7 +71,7 @@ def check(settings: Settings) -> None:
 
     click.echo(effective_toml(settings))
     with warm_up.log_compilation(partial(click.echo, err=True)):
-        from actors.lake import spark_session
+        from actors.lake.spark import spark_session
         from actors.service import start_checks, table_listing
 
     findings = asyncio.run(start_checks.find_mistakes(settings))

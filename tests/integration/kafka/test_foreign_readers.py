@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import functions as f
 
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.message_handling import DecimalHandling

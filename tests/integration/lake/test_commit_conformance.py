@@ -22,7 +22,7 @@ import pytest
 from actors.lake.delta.delta_table import DeltaTable, _module
 from actors.lake.delta.lake_table import LakeTable, PlaceFiles, TableOpener, is_conflict
 from actors.lake.delta.table_opener import delta_tables
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.lake.files import parquet_files

@@ -15,12 +15,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from actors.journal.files import LocalFiles, open_files
-from actors.lake import spark_connect, spark_session
 from actors.lake.delta.delta_connect import ConnectTable
 from actors.lake.delta.lake_table import PlaceFiles, is_conflict
 from actors.lake.delta.table_opener import delta_tables
 from actors.lake.live_view import live_view
-from actors.lake.spark_connect import KEPT_SESSION, ConnectSpark, connect
+from actors.lake.spark import spark_connect, spark_session
+from actors.lake.spark.spark_connect import KEPT_SESSION, ConnectSpark, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining

@@ -31,7 +31,7 @@ from actors.lake.delta.lake_table import is_conflict
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import RunningSpark, Spark
+from actors.lake.spark.spark_session import RunningSpark, Spark
 from actors.lake.table_commits import TableCommits
 from actors.lake.transaction_log import delta_log, own_log
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version

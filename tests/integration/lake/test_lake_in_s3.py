@@ -13,7 +13,7 @@ from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.service.lake.lake_status import lake_report
 from actors.service.start_checks import lake_findings

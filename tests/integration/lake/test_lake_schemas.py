@@ -22,7 +22,7 @@ from actors.journal.store import JournalReader
 from actors.journal_writer import JournalWriter
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet

@@ -11,7 +11,7 @@ from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews
-from actors.lake.spark_session import PARTITIONS, Spark
+from actors.lake.spark.spark_session import PARTITIONS, Spark
 from actors.service.live_view_text import live_view_text, script
 from pipeline.errors import Definite
 from pipeline.lake.batch import LakeTableState, next_batch

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from actors.lake.delta.delta_table import DeltaTable
 from actors.lake.lake import Lake
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.service.lake.lake_status import lake_report, lake_status
 from actors.service.live_view_text import live_view_text

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 
 MIB = 1 << 20
 ROWS = 60  # fewer than Parquet's writer takes by default before it looks how many bytes it holds

@@ -14,7 +14,7 @@ from actors.lake.delta import delta_table
 from actors.lake.files import file_placement
 from actors.lake.live_view import live_view
 from actors.lake.maintenance import Upkeep
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.runtime.filesystem import sync
 from pipeline.config.settings import LakeSettings
 from pipeline.lake.background.recording import files_delivered, tables_met, work_done, work_given_up

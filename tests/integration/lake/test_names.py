@@ -8,7 +8,7 @@ import pymysql
 import pytest
 import sqlglot
 
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.lake.live_view import CHANGED, MIRROR, RANK, WHOLE

@@ -19,7 +19,7 @@ import pytest
 
 from actors.lake.delta import delta_table
 from actors.lake.delta.delta_table import DeltaTable
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.threads.tables_at_work import TablesAtWork
 from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import logged_files, read_version

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from actors.lake.delta import delta_table
 from actors.lake.delta.delta_table import DeltaTable, _module
 from actors.lake.files.file_placement import LakeFiles
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.journal.entry import FileKind
 from pipeline.lake.batch import Piece

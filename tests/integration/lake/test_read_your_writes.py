@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from actors.http.changes.client import changes
 from actors.lake.live_view import live_view
 from actors.lake.read_your_writes import SESSION_TRACK, NotApplied, Written, read_your_writes
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.service.cli import main
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer

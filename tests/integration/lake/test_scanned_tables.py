@@ -9,7 +9,7 @@ import pytest
 
 from actors.journal.store import JournalStore
 from actors.lake.lake import Lake
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.lake.batch import next_batch

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 
 
 def test_sparks_ports_take_nobody_without_its_secret(spark: Spark) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from actors.lake import spark_session
+from actors.lake.spark import spark_session
 from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings

@@ -23,9 +23,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from actors import spark_sink
-from actors.lake import spark_session
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import Spark
 from actors.lake.threads.scheduler_pools import Pool
 from actors.lake.threads.stall_detector import StallDetector
 from actors.runtime.mailbox import Mailbox
@@ -536,7 +536,7 @@ async def test_a_jvm_that_stands_still_while_a_batch_is_delivered_is_found_and_t
 ORPHAN = """
 import sys, time
 from pathlib import Path
-from actors.lake import spark_session
+from actors.lake.spark import spark_session
 from deploy.toolchain.parts import locate
 from pipeline.config.settings import SparkSettings
 spark = spark_session.start_local(SparkSettings(jars=locate().jars), Path(sys.argv[1]))
@@ -563,7 +563,7 @@ def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
 MERGE = """
 import sys
 from pathlib import Path
-from actors.lake import spark_session
+from actors.lake.spark import spark_session
 from deploy.toolchain.parts import locate
 from pipeline.config.settings import SparkSettings
 folder = Path(sys.argv[1])

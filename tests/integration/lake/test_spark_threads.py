@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.lake import spark_session
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import Spark
 from actors.lake.threads.thread_priorities import NICE
 from pipeline.config.settings import SparkSettings
 

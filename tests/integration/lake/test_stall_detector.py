@@ -11,9 +11,9 @@ from threading import Event
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from actors.lake import spark_session
 from actors.lake.files.file_placement import LakeFiles
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import Spark
 from actors.lake.threads import stall_detector
 from actors.lake.threads.scheduler_pools import Pool
 from actors.lake.threads.stall_detector import (

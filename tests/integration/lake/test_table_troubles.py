@@ -17,13 +17,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
-from actors.lake import spark_session
 from actors.lake.delta.lake_table import LakeTable
 from actors.lake.files import file_placement
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark import spark_session
+from actors.lake.spark.spark_session import Spark
 from actors.lake.table_commits import CopiedJournal, TableCommits
 from actors.lake.verification.lake_verification import LakeVerification
 from actors.runtime.filesystem import sync

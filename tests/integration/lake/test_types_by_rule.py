@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.service.live_view_text import live_view_text
 from deploy.demo.service import Service

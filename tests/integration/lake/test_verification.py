@@ -27,7 +27,7 @@ from actors.lake.files.mirror_files import MirrorFiles
 from actors.lake.filesystem import passing_folder
 from actors.lake.lake import Lake
 from actors.lake.live_view import FoundView, find_view
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.verification import comparison
 from actors.lake.verification.comparison import _MIRRORED, _ROWS

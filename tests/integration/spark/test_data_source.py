@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from actors.journal.stream.data_source import TidemarkSource, TidemarkStreamReader
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Integer, Text
 from tests.actors.http.changes.journals import tapped

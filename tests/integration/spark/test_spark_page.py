@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.lake.spark_session import Spark
+from actors.lake.spark.spark_session import Spark
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Integer, Text
 from tests.integration.history import History

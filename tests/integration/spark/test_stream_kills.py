@@ -45,7 +45,7 @@ class House:
         self.service = Service(config, folder / "journal", folder / "log")
         streaming = Streaming(
             "local[2]" if cluster is None else cluster.master,
-            {**quick(parts), **({} if cluster is None else cluster.conf)},
+            {**quick(), **({} if cluster is None else cluster.conf)},
             tuple(map(str, parts.jars)),
             str(folder / "stream"),
             str(folder / "journal"),

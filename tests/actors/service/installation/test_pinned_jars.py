@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from actors.lake.spark_session import installed_parts
+from actors.lake.spark.spark_session import installed_parts
 from actors.service.cli import main
 from actors.service.config_file import load
 from actors.service.installation import pinned_jars

@@ -31,7 +31,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.journal.files import Files
-from actors.lake import spark_connect
+from actors.lake.spark import spark_connect
+from actors.lake.spark.java import class_archive, java_program
 from actors.lake.threads import thread_priorities
 from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
@@ -285,7 +286,7 @@ def _may_load(folder: Path) -> bool:
 
 
 def start_local(settings: SparkSettings, folder: Path) -> Spark:
-    """Starts Spark, in 5 to 10 seconds. Its log and its scratch files are in `folder`.
+    """Starts Spark, in 4 to 8 seconds. Its log and its scratch files are in `folder`.
 
     Raises Definite if PySpark, Delta and the configuration don't fit together, Transient if the JVM fails.
     """
@@ -372,6 +373,7 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.driver.defaultJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
             + (f" -D{_JAVA_TEMPORARY}={folder / 'tmp'}" if _may_load(folder / "tmp") else "")
+            + _shared_classes()
         ),
         "spark.local.dir": str(folder / _SCRATCH),
         "spark.pyspark.python": sys.executable,
@@ -388,6 +390,13 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         **_REMEMBERED,
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _shared_classes() -> str:
+    """Returns the option with which the JVM finds Spark's classes in an archive, if there is one."""
+    program = java_program()
+    archive = None if program is None else class_archive(program, Path(sys.prefix))
+    return f' "-XX:SharedArchiveFile={archive}"' if archive is not None and archive.exists() else ""
 
 
 def _has_log_store(jars: tuple[Path, ...]) -> bool:
