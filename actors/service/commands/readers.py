@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import difflib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -12,15 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from actors.runtime.logs import escape_controls
 from actors.service import client
 from actors.service.commands.conventions import EXIT_CODES, config_argument, fail, lake_path
 from actors.service.config_file import load
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, Transient
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_names import MalformedTableName, parse_tables
+from pipeline.schema.table_schema import TableId, TableSchema
 
 if TYPE_CHECKING:
     from actors.service.commands.change_text import ChangeText
+    from pipeline.journal.entry import Entry
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -146,13 +150,18 @@ def _reading_lake(of: NamedLake) -> Iterator[None]:
 
 def _stopped_in_capture(settings: Settings) -> Mapping[TableId, str]:
     """The tables that can't be captured any more, and why, as far as the journal can be read here."""
+    last = _last_entry(settings)
+    return {} if last is None else last.checkpoint.stopped
+
+
+def _last_entry(settings: Settings) -> "Entry | None":
+    """The journal's last entry, as far as the journal can be read here."""
     from actors.journal.store import JournalReader
 
     try:
-        last = JournalReader(settings.journal.path).last_entry()
-        return {} if last is None else last.checkpoint.stopped
+        return JournalReader(settings.journal.path).last_entry()
     except (Definite, Transient):
-        return {}
+        return None
 
 
 @click.command(epilog=EXIT_CODES)
@@ -270,6 +279,8 @@ def tail(
     asked |= {"tables": tables} if tables else {}
     more = {"through": through, "key_range": key_range, "key_modulo": key_modulo}
     asked |= {name: value for name, value in more.items() if value}
+    for wrong in _unmatched_filters(settings, tables, [column for column, _ in pairs]):
+        click.echo(f"tidemark: {wrong}", err=True)
     text = ChangeText((column, value) for column, value in pairs)
     try:
         asyncio.run(_print_changes(settings, asked, text, form))
@@ -278,6 +289,37 @@ def tail(
     finally:
         if text.checkpoint is not None and through is None:
             click.echo(f"tidemark: continue with --since {text.checkpoint}", err=True)
+
+
+def _unmatched_filters(settings: Settings, named: str | None, columns: Sequence[str]) -> Iterator[str]:
+    """Returns why no table can pass filters on these columns now, as far as the journal can be read here.
+
+    A table may have had such a column, or may get it. So that is no error.
+    """
+    if not columns:
+        return
+    of = named or "all tables"
+    there = [{column.name for column in schema.columns} for schema in _schemas_in_journal(settings, named)]
+    every = sorted(set[str]().union(*there))
+    absent = [column for column in columns if column not in every]
+    for column in absent if there else ():
+        close = difflib.get_close_matches(column.casefold(), map(str.casefold, every), 1)
+        meant = [each for each in every if [each.casefold()] == close]
+        hint = f"; did you mean {escape_controls(meant[0])}?" if meant else ""
+        yield f"--filter: of {of}, none has a column {column} at present{hint}"
+    if there and not absent and not any(of_table.issuperset(columns) for of_table in there):
+        yield f"--filter: of {of}, none has all of the columns {', '.join(columns)} at present"
+
+
+def _schemas_in_journal(settings: Settings, named: str | None) -> list[TableSchema]:
+    """The schemas of these tables, or of all, as readers of the journal have them."""
+    last = _last_entry(settings)
+    schemas = {} if last is None else last.stored_schemas
+    try:
+        wanted = schemas.keys() if named is None else parse_tables(named)
+    except MalformedTableName:
+        return []  # the service says so
+    return [schemas[table] for table in wanted if table in schemas]
 
 
 async def _print_changes(settings: Settings, asked: Mapping[str, str], text: "ChangeText", form: str) -> None:

@@ -16,7 +16,8 @@ from actors.http.changes.readers import ServiceStops
 from actors.service.cli import main
 from actors.service.commands.change_text import ChangeText, IncomingLines
 from pipeline.errors import Transient
-from tests.actors.http.changes.journals import Tapped, tapped
+from pipeline.snapshot.checkpoint import Ready
+from tests.actors.http.changes.journals import TYPED, Tapped, tapped
 
 TOML = """
 name = "shop"
@@ -197,3 +198,39 @@ async def test_a_mistake_is_told(
         tap.seal()
         told = await tail(tap, tmp_path, *arguments)
         assert (told.exit_code, said in told.stderr) == (code, True), told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--filter", "ID=1000"], "of all tables, none has a column ID at present; did you mean id?"),
+        (["--filter", "stauts=1"], "of all tables, none has a column stauts at present"),
+        (["--tables", "shop.items", "--filter", "note=ö0"],
+         "of shop.items, none has a column note at present"),
+        (["--filter", "note=ö0"], None),
+        (["--tables", "shop.items, shop.orders", "--filter", "note=ö0", "--filter", "id=0"], None),
+    ],
+)  # fmt: skip
+async def test_a_column_that_no_table_has_is_named_and_an_earlier_one_may_still_be_meant(
+    arguments: list[str], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tapped(tmp_path) as tap:
+        monkeypatch.setattr("actors.service.client.address_file", lambda _: tap.bench.address)
+        tap.commit()
+        tap.seal()
+        told = await tail(tap, tmp_path, *arguments)
+        assert (told.exit_code, told.stdout == "") == (0, said is not None)
+        assert told.stderr == ("" if said is None else f"tidemark: --filter: {said}\n")
+
+
+async def test_columns_that_no_table_has_together_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tapped(tmp_path) as tap:
+        monkeypatch.setattr("actors.service.client.address_file", lambda _: tap.bench.address)
+        tap.history.restart(tap.items, TYPED, Ready)
+        tap.seal()
+        told = await tail(tap, tmp_path, "--filter", "note=ö0", "--filter", "big=1")
+        assert told.stderr == (
+            "tidemark: --filter: of all tables, none has all of the columns note, big at present\n"
+        )
