@@ -26,6 +26,7 @@ other waiter once the configuration leaves it out.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from pipeline.gtid import file_positions
@@ -42,6 +43,9 @@ from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverA
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
+
+# An answer has the reasons of so many stopped tables.
+_MOST_REASONS: Final = 3
 
 _NO_GTIDS: Final = (
     "the source has no GTIDs, so that transactions have no names to wait for; set gtid_mode = ON on it"
@@ -277,10 +281,8 @@ class Waiters:
             if not self._captured(table):
                 return f"{table} isn't captured: `tables` in the configuration leaves it out"
         stopped = journal.checkpoint.stopped
-        for table in sorted(stopped.keys() - self._left_out if query.tables is None else query.tables):
-            if table in stopped:
-                return _stop_reason(query, table, stopped[table])
-        return None
+        wanted = stopped.keys() - self._left_out if query.tables is None else stopped.keys() & query.tables
+        return _stop_reasons(query, {table: stopped[table] for table in sorted(wanted)})
 
     def _answer_of_consumer(
         self, query: AppliedQuery, tables: frozenset[TableId], waiting: _Waiter
@@ -296,9 +298,10 @@ class Waiters:
         if query.tables is not None and (left := sorted(tables - taken)):
             return NeverApplied(f"{left[0]} isn't delivered: `{through}.tables` leaves it out")
         told = {table: progress.of(table) for table in sorted(taken)}
+        stopped = {table: each.stopped for table, each in told.items() if each.stopped is not None}
+        if refusal := _stop_reasons(query, stopped):
+            return NeverApplied(refusal)
         for table, each in told.items():
-            if each.stopped is not None:
-                return NeverApplied(_stop_reason(query, table, each.stopped))
             reason = _lack_of_table(each, wanted, waiting.scn) or self._lack_of_snapshot(table, each, wanted)
             if reason is not None:
                 return LackedOfTable(through, table, reason)
@@ -344,9 +347,16 @@ def _lack_of_table(told: TableProgress, wanted: GtidSet, scn: int) -> str | None
     return None
 
 
-def _stop_reason(query: AppliedQuery, table: TableId, reason: str) -> str:
-    others = "" if query.tables is not None else "; name the tables that you mean with `tables`"
-    return f"{table} was stopped: {reason}{others}"
+def _stop_reasons(query: AppliedQuery, stopped: Mapping[TableId, str]) -> str | None:
+    """Why tables were stopped, None if none was."""
+    if not stopped:
+        return None
+    told = [f"{table} was stopped: {reason}" for table, reason in islice(stopped.items(), _MOST_REASONS)]
+    if len(stopped) > _MOST_REASONS:
+        told.append(f"{len(stopped) - _MOST_REASONS} more were stopped")
+    if query.tables is None:
+        told.append("name the tables that you mean with `tables`")
+    return "; ".join(told)
 
 
 def _segment(reached: SegmentEnd) -> int:

@@ -200,6 +200,33 @@ def test_a_table_that_stops_in_the_lake_meanwhile_refuses_those_who_wait_for_it(
     assert answer == NeverApplied("shop.orders was stopped: INT to VARCHAR")
 
 
+def test_the_first_of_several_stopped_tables_are_named_with_their_reasons() -> None:
+    stopped = {TableId("shop", name): f"for {name}" for name in "edcba"}
+    captured = dict.fromkeys(stopped, ORDERS)
+    made = waiters(sealed(5, "a:1-9", stopped=stopped, schemas=captured), delivered(5, "a:1-9"))
+    named = made.ask(1, query("a:1", LAKE, TableId("shop", "b"), TableId("shop", "d")))
+    assert named == NeverApplied("shop.b was stopped: for b; shop.d was stopped: for d")
+    assert made.ask(2, query("a:1")) == NeverApplied(
+        "shop.a was stopped: for a; shop.b was stopped: for b; shop.c was stopped: for c; 2 more were stopped; "
+        "name the tables that you mean with `tables`"
+    )
+
+
+def test_all_tables_that_stopped_in_the_lake_are_named_before_what_another_one_lacks() -> None:
+    gone, late = (
+        TableProgress(at(5, "a:1-9"), stopped="why"),
+        TableProgress(at(5, "a:1-9"), lacks="it begins"),
+    )
+    made = waiters(sealed(5, "a:1-9"), delivered(5, "a:1-9", items=late, orders=gone))
+    assert made.ask(1, query("a:1", LAKE, ORDERS.table, ITEMS.table)) == NeverApplied(
+        "shop.orders was stopped: why"
+    )
+    made = waiters(sealed(5, "a:1-9"), delivered(5, "a:1-9", items=gone, orders=gone))
+    assert made.ask(1, query("a:1", LAKE, ORDERS.table, ITEMS.table)) == NeverApplied(
+        "shop.items was stopped: why; shop.orders was stopped: why"
+    )
+
+
 def test_only_what_the_source_has_not_executed_is_refused_and_nothing_at_a_replica() -> None:
     made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
     assert not made.unconfirmed(gtids("a:9"))
