@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -280,7 +281,7 @@ def test_a_changelog_is_trimmed_although_changes_never_cease(
     table = filled(delivery)
     delivery.merge(table)
     merged, delete = delivery.segment, Upkeep._delete
-    numbers, changing, gave_up = iter(range(SEGMENTS, 100)), threading.Event(), threading.Event()
+    numbers, changing, gave_up = count(SEGMENTS), threading.Event(), threading.Event()
 
     def change_for_ever(stop: threading.Event) -> None:
         while not stop.is_set():

@@ -108,6 +108,7 @@ def test_a_segment_that_is_not_asked_for_is_not_read(placed: Placed) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("placed", ["Delta's commits"], indirect=True)  # of its own the JVM holds nothing
 def test_of_a_long_log_only_what_is_behind_the_checkpoint_is_held(
     placed: Placed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
