@@ -4,10 +4,10 @@
 begins in the buffer. A value without a fixed width begins with its length. `NULL` is a cell too.
 
 **No read outside the buffer.** Compiled code isn't checked, so the argument is this. `frame` reads headers of four
-bytes, and one byte after them, only if they lie before the end. `locate` alone reads lengths that come from the server.
-It takes a row only if each of its values, lengths included, lies before the row's end. Otherwise it ends with the row
-at fault. So a reader of a cell may read the width or the length that `locate` has checked. Or it may read eight bytes,
-since each buffer has so many after the rows (`SLACK`).
+bytes, and one byte after them, only if they lie before the end. `locate_values` alone reads lengths that come from the
+server. It takes a row only if each of its values, lengths included, lies before the row's end. Otherwise it ends with
+the row at fault. So a reader of a cell may read the width or the length that `locate_values` has checked. Or it may
+read eight bytes, since each buffer has so many after the rows (`SLACK`).
 
 Source: MySQL 9.7 source documentation, "MySQL Packets", "Binary Protocol Resultset", "Protocol::LengthEncodedInteger".
 """
