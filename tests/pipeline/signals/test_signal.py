@@ -299,42 +299,44 @@ plain = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-entries = st.lists(
-    st.fixed_dictionaries(
-        {},
-        optional={"data-collection": st.just("a.b") | plain, "filter": st.just("a=1") | plain, "keys": plain},
-    )
-)
-nearly = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": st.text(max_size=3) | plain,
-        "type": st.sampled_from(
-            ["execute-snapshot", "stop-snapshot", "pause-snapshot", "log", "set-binlog-position"]
-        )
-        | plain,
-        "data": st.fixed_dictionaries(
-            {},
-            optional={
-                "type": st.sampled_from(["incremental", "blocking"]) | plain,
-                "data-collections": st.lists(st.text()) | plain,
-                "surrogate-key": plain,
-                "additional-conditions": entries | plain,
-                "keys": entries | plain,
-                "priority": plain,
-                "chunk-rows": plain,
-                "rows-per-s": plain,
-                "message": plain,
-                "gtid_set": st.just(f"{A}:1-5") | plain,
-            },
-        )
-        | plain,
-    },
-)
+# What the data of signals has, each of it good for some signal.
+GOOD = {
+    "type": "incremental",
+    "data-collections": ["a.b"],
+    "surrogate-key": "id",
+    "additional-conditions": [{"data-collection": "a.b", "filter": "a=1"}],
+    "keys": [{"data-collection": "a.b", "keys": [7, ["x", 1]]}],
+    "priority": 1,
+    "chunk-rows": 500,
+    "rows-per-s": 9,
+    "repair": True,
+    "message": "at {}",
+    "gtid_set": f"{A}:1-5",
+}
+TAKEN = {
+    "execute-snapshot": [*GOOD][:8],
+    "verify": ["data-collections", "additional-conditions", "priority", "chunk-rows", "rows-per-s", "repair"],
+    "stop-snapshot": ["type", "data-collections"],
+    "recapture": ["data-collections"],
+    "pause-snapshot": ["type"],
+    "log": ["message"],
+    "set-binlog-position": ["gtid_set"],
+}
+
+
+@st.composite
+def nearly(draw: st.DrawFn) -> dict[str, Any]:
+    """A signal of which at most one value is anything."""
+    kind = draw(st.sampled_from([*TAKEN]))
+    data = {name: GOOD[name] for name in TAKEN[kind]}
+    whole: dict[str, Any] = {"id": "s1", "type": kind, "data": data}
+    of = draw(st.sampled_from([whole, data]))
+    of |= draw(st.dictionaries(st.sampled_from([*of]) | st.text(), plain | st.text(), max_size=1))
+    return whole
 
 
 @settings(max_examples=200)
-@given(st.binary() | st.text() | plain.map(json.dumps) | nearly.map(json.dumps))
+@given(st.binary() | st.text() | plain.map(json.dumps) | nearly().map(json.dumps))
 def test_any_text_is_a_signal_or_refused_with_a_reason(text: str | bytes) -> None:
     try:
         parsed = parse_signal(text)
