@@ -68,6 +68,8 @@ _JAVA_DEFAULT: Final = Path("/tmp")  # noqa: S108 - as Java has it
 # Spark's blocks, in the folder of its log.
 _SCRATCH: Final = "local"
 
+_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+
 _DELTA_JAR = re.compile(r"delta-spark_(?:\d+\.\d+_)?[\d.]+-(.+)\.jar")
 _PAIR_REMEDY: Final = (
     "install the PySpark that Tidemark requires, and run `tidemark setup`, which fetches Delta for it"
@@ -297,16 +299,8 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
     if (noexec := noexec_folders(settings, folder)) is not None:
         log.warning("Spark can load no native libraries: merges will fail", reason=noexec)
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
-    conf = SparkConf(loadDefaults=False).setAll(
-        list({**_conf(settings, jars, folder), **settings.conf}.items())
-    )
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # VACUUM prints what it removed, which would be unreadable among the lines of our own log.
-    with (folder / "output.log").open("ab") as output:
-        try:
-            gateway: Any = _launch_gateway(conf, {"stdout": output, "stderr": output})
-        except (PySparkRuntimeError, Py4JError, ConnectionError) as error:
-            raise Transient(f"Spark's JVM ended while it started: see {output.name}") from error
+    conf, gateway = _launch({**_conf(settings, jars, folder), **settings.conf}, folder)
     try:
         lock = gateway.jvm.java.io.RandomAccessFile(str(folder / "lock"), "rw").getChannel().tryLock()
         if lock is None:
@@ -326,6 +320,26 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
             raise Transient(f"Spark didn't start at {settings.master}: see {folder / 'spark.log'}") from error
         raise
     return spark
+
+
+def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkConf, Any]:
+    """Starts the JVM. Returns its configuration, and what leads to it. Raises Transient if it ends at once."""
+    if shared := _shared_classes():
+        try:
+            return _launch_jvm({**settings, _OPTIONS: f"{settings[_OPTIONS]} {shared}"}, folder)
+        except Transient as error:  # a JVM checks the head of the archive alone, and a damaged one ends it
+            log.warning("Spark's JVM starts again, without the archive of its classes", reason=str(error))
+    return _launch_jvm(settings, folder)
+
+
+def _launch_jvm(settings: Mapping[str, str], folder: Path) -> tuple[SparkConf, Any]:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    # VACUUM prints what it removed, which would be unreadable among the lines of our own log.
+    with (folder / "output.log").open("ab") as output:
+        try:
+            return conf, _launch_gateway(conf, {"stdout": output, "stderr": output})
+        except (PySparkRuntimeError, Py4JError, ConnectionError) as error:
+            raise Transient(f"Spark's JVM ended while it started: see {output.name}") from error
 
 
 @contextmanager
@@ -370,10 +384,10 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.driver.memory": settings.driver_memory,
         # After an OutOfMemoryError half of the JVM may continue. It should end as a whole. The codecs of Parquet put
         # their native libraries into Java's temporary folder. What is mounted noexec loads none: /tmp, or the volume.
-        "spark.driver.defaultJavaOptions": (
+        _OPTIONS: (
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
+            f' "-XX:ErrorFile={folder / "java-error.log"}"'
             + (f" -D{_JAVA_TEMPORARY}={folder / 'tmp'}" if _may_load(folder / "tmp") else "")
-            + _shared_classes()
         ),
         "spark.local.dir": str(folder / _SCRATCH),
         "spark.pyspark.python": sys.executable,
@@ -393,10 +407,10 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
 
 
 def _shared_classes() -> str:
-    """Returns the option with which the JVM finds Spark's classes in an archive, if there is one."""
+    """Returns the option with which the JVM finds Spark's classes in an archive; nothing if there is none."""
     program = java_program()
     archive = None if program is None else class_archive(program, Path(sys.prefix))
-    return f' "-XX:SharedArchiveFile={archive}"' if archive is not None and archive.exists() else ""
+    return f'"-XX:SharedArchiveFile={archive}"' if archive is not None and archive.exists() else ""
 
 
 def _has_log_store(jars: tuple[Path, ...]) -> bool:
