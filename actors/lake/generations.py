@@ -75,8 +75,8 @@ class Generations:
         """Shows readers a generation of a table's mirror once it has all its rows, as of a segment.
 
         Blocks until the mirror is written. Batches continue meanwhile. If readers see the generation already, it is
-        merged. If it isn't the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns
-        meanwhile, or if the changelog has changes that can't be merged yet.
+        merged, unless a later one is being filled. Raises Conflict if a batch has begun another one in this one's
+        place, or changed the table's columns, or if the changelog has changes that can't be merged yet.
         """
         if not self._show_untouched(table, generation, through):
             with self._at_work(table):
@@ -114,10 +114,13 @@ class Generations:
             if mirrored.pin is None and mirrored.generation == generation:
                 self._bind(table, generation)
             swap, filled = None, mirrored.rebuilding
+            if generation not in (mirrored.generation, filled and filled.generation):
+                # The sink doesn't know of the other one yet, and would tell readers that they see this one.
+                raise Conflict("another generation of its mirror has begun meanwhile")
             if mirrored.frozen or mirrored.constants:
                 if filled is not None and filled.generation == generation:
                     swap = self._planned(table, mirrored, generation, through, position)
-            elif mirrored.generation == generation:
+            else:
                 self._complete(table, mirror, mirrored, through, position)
         if swap is not None:
             self._swap(table, mirror, swap)

@@ -509,6 +509,26 @@ def test_batches_bring_nothing_to_a_first_mirror_while_it_is_shown_without_the_j
     assert delivery.view(untouched) == expected(untouched)
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["first", "beside another"])
+def test_a_generation_in_whose_place_another_one_begins_is_not_taken_for_shown(
+    delivery: Delivery, untouched: Table, first: bool
+) -> None:
+    """The batch that begins it may still be under way. Until its end the sink knows of no other generation."""
+    history = delivery.history
+    if not first:
+        delivery.lake.generations.complete(ORDERS.table, 0, delivery.segment, "position")
+        history.restart(untouched, ORDERS, Filling)
+        history.transaction((untouched, "u", (1, "b")))
+        delivery.deliver()
+    filled = untouched.mirror
+    assert filled is not None
+    history.restart(untouched, ORDERS, Filling)
+    history.seal()
+    delivery.deliver_table(ORDERS.table, delivery.batch())
+    with pytest.raises(Conflict, match="another generation of its mirror has begun meanwhile"):
+        delivery.lake.generations.complete(ORDERS.table, filled.since, delivery.segment, "position")
+
+
 def test_a_first_mirror_without_a_change_is_shown_without_a_merge(
     delivery: Delivery, untouched: Table
 ) -> None:
