@@ -110,12 +110,9 @@ class Lake:
             return LakeTableState()
         keyed = changelog.schema is None or bool(changelog.schema.key)
         changelog = self._described(table, Tier.CHANGELOG, changelog, keyed=keyed)
-        mirrored = self._commits.own(table, Tier.MIRROR)
-        if mirrored is not None:
-            mirrored = self._described(table, Tier.MIRROR, mirrored, keyed=keyed)
-            if mirrored.outlived(changelog):
-                mirrored = None
-        fed = None if mirrored is None else self._newest(table, mirrored)
+        mirrored, fed = self._found_mirror(table, keyed=keyed)
+        if mirrored is not None and mirrored.outlived(changelog):
+            mirrored = fed = None
         reached = MirrorPosition() if mirrored is None else MirrorPosition.from_reports(mirrored, changelog)
         changes = changelog.mark("changes")
         self._commits.check_found(table, changelog, fed)
@@ -141,6 +138,19 @@ class Lake:
             uncompared=self.verification.holds(table),
             capture_stopped=changelog.properties.get(Property.CAPTURE_STOPPED, ""),
         )
+
+    def _found_mirror(
+        self, table: TableId, *, keyed: bool
+    ) -> tuple[TableVersion | None, TableVersion | None]:
+        """Returns a mirror, and its newest generation, whether readers see it or not; None without a mirror."""
+        while (mirrored := self._commits.own(table, Tier.MIRROR)) is not None:
+            mirrored = self._described(table, Tier.MIRROR, mirrored, keyed=keyed)
+            filled = mirrored.rebuilding if mirrored.pin is not None else None
+            beside = filled and self._commits.shadow(table, filled.generation).finish_alter()
+            # Else a swap has put it in the mirror's place meanwhile: work beside the batches goes on.
+            if filled is None or beside is not None or self.version(table, Tier.MIRROR) == mirrored.version:
+                return mirrored, beside or mirrored
+        return None, None
 
     def _described(self, table: TableId, tier: Tier, found: TableVersion, *, keyed: bool) -> TableVersion:
         """Returns a lake table that says what it is. An earlier version or another rule may have made it."""
@@ -356,11 +366,6 @@ class Lake:
         row = self._session.sql(pending_sql(self._root, table, reached)).first()
         assert row is not None
         return int(row[0])
-
-    def _newest(self, table: TableId, mirrored: TableVersion) -> TableVersion:
-        """Returns the newest generation of a mirror, whether readers see it or not."""
-        shadow = mirrored.rebuilding if mirrored.pin is not None else None
-        return (shadow and self._commits.shadow(table, shadow.generation).finish_alter()) or mirrored
 
 
 def _stop(changelog: TableVersion) -> DeliveryStop | None:

@@ -529,6 +529,32 @@ def test_a_generation_in_whose_place_another_one_begins_is_not_taken_for_shown(
         delivery.lake.generations.complete(ORDERS.table, filled.since, delivery.segment, "position")
 
 
+def test_a_swap_that_ends_while_its_table_is_looked_for_is_found(
+    delivery: Delivery, untouched: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that has failed is looked for again, and work at it may be under way all the time."""
+    history, generations = delivery.history, delivery.lake.generations
+    generations.complete(ORDERS.table, 0, delivery.segment, "position")
+    history.restart(untouched, ORDERS, Filling)
+    begun = history.scn
+    history.chunk(untouched, [(1,), (2,)])
+    untouched.mirror = Ready(begun)
+    history.seal()
+    batch = delivery.batch()
+    delivery.deliver_table(ORDERS.table, batch)
+    finish, beside = DeltaTable.finish_alter, f"mirror-next-{begun}"
+
+    def after_the_swap(table: DeltaTable) -> Any:
+        if table.path.endswith(beside):
+            generations.complete(ORDERS.table, begun, batch.through, "position")
+        return finish(table)
+
+    monkeypatch.setattr(DeltaTable, "finish_alter", after_the_swap)
+    found = delivery.lake.find(ORDERS.table)
+    assert (found.generation, found.rebuilding, found.merged) == (begun, None, batch.through)
+    assert delivery.view(untouched) == expected(untouched) == [(1, "a"), (2, "b")]
+
+
 def test_a_first_mirror_without_a_change_is_shown_without_a_merge(
     delivery: Delivery, untouched: Table
 ) -> None:
