@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.lake.transaction_log.delta_log import LoggedVersion, last_report
-from actors.service.lake.lake_listing import list_lake
+from actors.service.lake.lake_listing import find_lake
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
 
@@ -17,7 +17,7 @@ _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB
 
 
 def lake_report(root: str) -> list[dict[str, Any]]:
-    """Returns of each lake table under a path the report of its last commit. Raises OSError if it can't be read."""
+    """Returns of each lake table under a path the report of its last commit. Raises as `find_lake` does."""
     return [_report(*found) for found in _tables(root)]
 
 
@@ -55,7 +55,7 @@ def lake_status(report: list[dict[str, Any]]) -> Table:
 
 def _tables(root: str) -> Iterator[tuple[str, Tier, str, LoggedVersion]]:
     """By table its lake tables: which, where, and what they say."""
-    for each in list_lake(root).tables:
+    for each in find_lake(root).tables:
         of = {Tier.CHANGELOG: each.changelog, Tier.MIRROR: each.mirror}
         for tier, found in of.items():
             if found is not None:

@@ -27,6 +27,14 @@ from tests.servers.duckdb_engine import engine
 KEPT = Path(__file__).parents[3] / "kept" / "journal_and_lake.zip"
 NAMES = ("every_type", "keyless", "large", "later", "orders")
 
+TOML = """
+name = "shop"
+tables = ["kept\\\\..*"]
+source = {{ host = "127.0.0.1", port = 1, user = "tidemark", server_id = 7 }}
+journal = {{ path = "{}/journal" }}
+lake = {{ path = "{}" }}
+"""
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
@@ -131,6 +139,20 @@ def test_a_path_that_is_no_lake_is_refused_by_what_it_is(lake: Path, tmp_path: P
                 told = tidemark(command, "--lake", path, *name)
                 assert (told.exit_code, why in told.output) == (ExitCode.DEFINITE, True), told.output
     assert list_lake(str(tmp_path / "gone")).tables == ()
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_the_status_of_what_is_no_lake_says_so(lake: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    config = tmp_path / "shop.toml"
+    for path, why in {
+        tmp_path / "gone": f"there is nothing at {tmp_path}/gone",
+        lake / "kept": f"is a folder in a lake: give the lake's path, {lake}",
+    }.items():
+        config.write_text(TOML.format(tmp_path, path))
+        told = tidemark("status", config, "--lake", *more)
+        assert (told.exit_code, told.stdout, why in told.stderr) == (ExitCode.DEFINITE, "", True), told.output
+    config.write_text(TOML.format(tmp_path, lake))
+    assert "kept.orders" in tidemark("status", config, "--lake", *more).stdout
 
 
 def test_names_that_differ_by_case_alone_are_one_view_and_the_other_is_named(lake: Path) -> None:
