@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from pipeline.errors import Transient
 
@@ -53,7 +53,8 @@ class AnswerMemory:
 
     async def send(self, request: web.Request, answer: web.StreamResponse) -> None:
         """Sends an answer. Raises ConnectionError if the client has gone."""
-        body, counted = _large_body(answer), _counted_bytes(answer)
+        body = b"" if request.method == hdrs.METH_HEAD else _large_body(answer)
+        counted = _counted_bytes(answer)
         self.held += counted
         try:
             await answer.prepare(request)

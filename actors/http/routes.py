@@ -55,6 +55,12 @@ class Route:
     parameters: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, QueryParameter] = field(default_factory=dict)
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Returns the method, and HEAD where probes and proxies use it instead of GET: what is open answers at once."""
+        also_head = self.method == "GET" and self.access is Access.OPEN
+        return (self.method, "HEAD") if also_head else (self.method,)
+
 
 def _get(
     path: str, name: str, summary: str, answer: ApiResponse, access: Access = Access.READ, **parameters: str

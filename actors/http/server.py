@@ -236,10 +236,14 @@ class HttpServer:
             **self._journal_files.handlers(),
         }
         for route in api.ROUTES:
-            added = app.router.add_route(route.method, route.path, handlers[route.name])
-            self._access.setdefault(added.resource, {})[route.method] = route.access
-            if (bucket := self._own_buckets.get(route.name)) is not None:
-                self._bucket_of[added.resource] = bucket
+            for method in route.methods:
+                self._add_route(app, method, route, handlers[route.name])
+
+    def _add_route(self, app: web.Application, method: str, route: api.Route, handler: Handler) -> None:
+        added = app.router.add_route(method, route.path, handler)
+        self._access.setdefault(added.resource, {})[method] = route.access
+        if (bucket := self._own_buckets.get(route.name)) is not None:
+            self._bucket_of[added.resource] = bucket
 
     @web.middleware
     async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -285,6 +289,8 @@ class HttpServer:
             return changes_refusal(error)
         except web.HTTPRequestEntityTooLarge:
             return error_answer(413, f"the body is longer than {LONGEST_SIGNAL} bytes")
+        except web.HTTPMethodNotAllowed as error:
+            return error_answer(error.status, error.reason, {"Allow": error.headers["Allow"]})
         except web.HTTPException as error:
             return error_answer(error.status, error.reason)
         except Exception:  # a client learns nothing more of any error

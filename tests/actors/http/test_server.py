@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from actors.http import shared_report, static_files
 from actors.http.access import HEADERS, Access, TokenBucket
 from actors.http.connections import LONGEST_LINE
-from actors.http.routes import ROUTES
+from actors.http.routes import ROUTES, Route
 from actors.http.server import LIMITS, WAITS_PER_S, HttpServer
 from actors.http.shared_report import SHARED_FOR
 from actors.runtime.actor import Sender
@@ -304,6 +304,40 @@ async def test_errors_tell_nothing_of_the_inside(tmp_path: Path) -> None:
         assert (await bench.get("/nowhere"))[0] == 404
         async with aiohttp.ClientSession() as session, session.post(f"{bench.server.url}/status") as answer:
             assert (answer.status, await answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [("POST", "/status", "GET"), ("PUT", "/signals", "GET,POST"), ("PUT", "/livez", "GET,HEAD")],
+)
+async def test_a_method_that_a_path_does_not_have_comes_with_those_that_it_has(
+    tmp_path: Path, method: str, path: str, allow: str
+) -> None:
+    """As RFC 9110 has it (section 15.5.6)."""
+    async with served(tmp_path) as bench:
+        status, headers, _ = await bench.ask(method, path, {})
+        assert (status, headers["Allow"]) == (405, allow)
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.access is Access.OPEN], ids=lambda route: route.name
+)
+async def test_head_of_what_is_open_is_get_without_its_body(tmp_path: Path, route: Route) -> None:
+    """A second request in the same connection finds no byte of a body before its answer."""
+    async with served(tmp_path, settings=WHERE["beyond"]) as bench:
+        path = route.path.replace("{file}", "page.js")
+        host, port = urlsplit(bench.server.url).netloc.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        found = []
+        for method in ("HEAD", "GET", "HEAD"):
+            writer.write(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            first, *headers = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            told = dict(header.split(": ") for header in headers if header)
+            body = await reader.readexactly(int(told["Content-Length"])) if method == "GET" else None
+            assert body != b""
+            found.append((first, told.pop("Date") != "", told))
+        writer.close()
+        assert found[0] == found[1] == found[2]
 
 
 ALL, READ, WRONG = "a" * 32, "b" * 32, "c" * 32
