@@ -90,18 +90,21 @@ class Generations:
         checksum isn't there yet has none. Batches commit nothing to the mirror meanwhile, so this needn't count as work
         at it (`actors.lake.threads.tables_at_work`).
         """
-        with self._changing(table), self._trimming(table):
-            mirror = self._commits.table(table, Tier.MIRROR)
-            mirrored, changelog = mirror.snapshot(), self._commits.table(table, Tier.CHANGELOG).snapshot()
-            assert mirrored is not None
-            assert changelog is not None
-            filled = mirrored.first and mirrored.generation == generation and not mirrored.constants
-            if not filled or changelog.pin is None or changelog.mark("changes") > 0:
-                return False
-            merged = str(max(through, mirrored.merged))
-            shown: dict[str, str] = {Property.REBUILDING: "", Property.MERGED: merged}
-            mirror.alter(mirrored.unchanged, shown, pin_of(generation))
-            if self._views is not None:
+        with self._changing(table):
+            with self._trimming(table):
+                mirror, changelogs = (
+                    self._commits.table(table, tier) for tier in (Tier.MIRROR, Tier.CHANGELOG)
+                )
+                mirrored, changelog = mirror.snapshot(), changelogs.snapshot()
+                assert mirrored is not None
+                assert changelog is not None
+                filled = mirrored.first and mirrored.generation == generation and not mirrored.constants
+                if not filled or changelog.pin is None or changelog.mark("changes") > 0:
+                    return False
+                merged = str(max(through, mirrored.merged))
+                shown: dict[str, str] = {Property.REBUILDING: "", Property.MERGED: merged}
+                mirror.alter(mirrored.unchanged, shown, pin_of(generation))
+            if self._views is not None:  # no batch waits for the catalog
                 self._views.follow(table)
         return True
 

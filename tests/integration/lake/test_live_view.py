@@ -1,5 +1,6 @@
 """Views in a catalog are kept current: before, in the midst of, and after what changes their text."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ ORDERS = TableSchema(
     (0,),
 )
 VIEW = "spark_catalog.shop_live.orders"
+WITHIN_S = 60.0
 
 
 class Cut(Exception):
@@ -237,6 +239,42 @@ def test_the_view_of_a_table_goes_with_its_primary_key(spark: Spark, tmp_path: P
     lake.generations.complete(keyed.table, generation, 3, "position")
     assert spark.session.catalog.tableExists(view)
     assert not lake.views.refused
+    history.store.close()
+
+
+def test_no_batch_waits_for_the_catalog_that_gets_a_first_view(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    slow = replace(ORDERS, table=TableId("shop_slow", "orders"))
+    table = history.table(slow, Filling(0))
+    table.source = {(1,): (1, "a")}
+    history.chunk(table, [(1,)])
+    table.mirror = READY
+    history.seal()
+    lake = Lake(spark.session, root, history.store, catalog="spark_catalog")
+
+    def deliver(after: int) -> None:
+        batch = next_batch(history.store.entries(after, history.segment))
+        lake.deliver(slow.table, lake.find(slow.table), batch)
+
+    deliver(0)
+    history.transaction((table, "c", (2, "b")))
+    history.seal()
+    follow, batches = CatalogViews.follow, ThreadPoolExecutor(1)
+
+    def amid(views: CatalogViews, of: TableId) -> None:
+        monkeypatch.setattr(CatalogViews, "follow", follow)
+        batches.submit(deliver, 1).result(WITHIN_S)
+        follow(views, of)
+
+    monkeypatch.setattr(CatalogViews, "follow", amid)
+    try:
+        lake.generations.complete(slow.table, 0, 1, "position")
+    finally:
+        batches.shutdown()
+    shown = spark.session.sql("SELECT * FROM spark_catalog.shop_slow.orders").collect()
+    assert sorted(map(tuple, shown)) == [(1, "a"), (2, "b")]
     history.store.close()
 
 
