@@ -26,6 +26,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.lake.live_view import (
     LACKS_CHANGES,
     NO_KEY,
+    STOPPED_EMPTY,
     MirrorPosition,
     Versions,
     check_complete,
@@ -46,18 +47,30 @@ def live_view(
     """Returns a table's rows as of its last delivered segment. The frame always reads these two versions.
 
     `at`: the versions to read (`GET /bootstrap`), or what the rows have to have. That is waited for, and the frame
-    reads the versions that have it. Raises Definite if the lake has no mirror of the table: no snapshot of it has
-    begun, or the lake keeps none. So it does if the versions have changes that the live view lacks there. Raises as
-    `Written.versions` does.
+    reads the versions that have it. Raises Definite if the lake has no complete mirror of the table: no snapshot of it
+    has begun, the table was stopped before, or the lake keeps none. So it does if the versions have changes that the
+    live view lacks there. Raises as `Written.versions` does.
     """
     versions = at.versions(table) if isinstance(at, Written) else at
     found = find_view(session, root, table) if versions is None else _found_at(session, root, table, versions)
     if found is None:
-        mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()
-        if mirrored is not None:
-            check_complete(mirrored, table)
-        raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
+        raise Definite(_why_none(session, root, table))
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
+
+
+def _why_none(session: SparkSession, root: str, table: TableId) -> str:
+    """Returns why a table has no live view. Raises Definite if its first snapshot isn't complete."""
+    mirrored, changelog = (
+        delta_tables(session)(location(root, table, tier)).snapshot()
+        for tier in (Tier.MIRROR, Tier.CHANGELOG)
+    )
+    if changelog is not None and changelog.stopped:
+        if changelog.schema is None:
+            return STOPPED_EMPTY.format(what=table, reason=changelog.stopped)
+        return f"{table} was stopped before its mirror was complete: {changelog.stopped}"
+    if mirrored is not None:
+        check_complete(mirrored, table)
+    return f"{root} has no mirror of {table}: snapshot the table first"
 
 
 # A view's property with the table that it shows, as JSON.

@@ -13,6 +13,7 @@ from actors.service.lake.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
 from pipeline.lake.live_view import (
     LACKS_CHANGES,
+    STOPPED_EMPTY,
     MirrorPosition,
     Versions,
     belong_together,
@@ -168,7 +169,7 @@ def _query_of(
     stopped = changelog.stopped or captured.get(table)
     if changelog.schema is None:
         if stopped:
-            raise Definite(f"{table} was stopped before the lake had anything of it: {stopped}")
+            raise Definite(STOPPED_EMPTY.format(what=table, reason=stopped))
         return None
     if stopped and not stale:
         raise Definite(

@@ -145,6 +145,9 @@ LACKS_CHANGES: Final = (
     "read later versions, which have them"
 )
 
+# Why nothing can be read of a table; `what` is the table, or names it by its place.
+STOPPED_EMPTY: Final = "{what} was stopped before the lake had anything of it: {reason}"
+
 # Why a table has no live view.
 NO_KEY: Final = "has no primary key: it has a changelog and no live view"
 

@@ -14,6 +14,7 @@ from actors.lake.filesystem import lake_filesystem
 from actors.lake.transaction_log.delta_log import LOG, LoggedVersion, read_version
 from actors.runtime.filesystem import list_folder
 from pipeline.errors import Definite
+from pipeline.lake.live_view import STOPPED_EMPTY
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.properties import Property
 from pipeline.lake.tables.tier import Tier
@@ -97,9 +98,7 @@ def _listed(root: str, folder: str) -> ListedTable | None:
         return None
     if (schema := changelog.schema) is None:
         if changelog.stopped:
-            raise Definite(
-                f"the table of {path} was stopped before the lake had anything of it: {changelog.stopped}"
-            )
+            raise Definite(STOPPED_EMPTY.format(what=f"the table of {path}", reason=changelog.stopped))
         return None
     if path != (place := location(root, schema.table, Tier.CHANGELOG)):
         raise Definite(f"{path} is the changelog of {schema.table}, whose place is {place}: move it there")

@@ -389,6 +389,8 @@ async def test_a_stopped_table_that_comes_late_shows_no_part_of_itself(house: Ho
         assert found.generation is None
         assert found.stopped is not None
         assert found.stopped.reason.endswith("capture has stopped it: its engine")
+        with pytest.raises(Definite, match=r"shop\.items was stopped before the lake had .*: its engine"):
+            live_view(house.up.spark.session, str(house.root), items)
         history.stopped.clear()
         for each in (house.items, house.orders):
             history.restart(each, each.schema, Filling)
@@ -418,6 +420,8 @@ async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_rem
             await house.until(house.arrived, running)
             assert house.metrics.value(catalogue.TABLE_STOPPED, table=str(items), part="lake") == 1
             assert house.metrics.value(catalogue.STOPPED_TABLES, part="lake") == 1
+            with pytest.raises(Definite, match=r"shop\.items was stopped before its mirror was complete: "):
+                live_view(house.up.spark.session, str(house.root), items)
             assert house.coordinator.depth == 0
             house.mailbox.close()
             await running
