@@ -53,9 +53,17 @@ _UNNAMED: Final = "anonymous transaction"
 # A place that the log hasn't, which a position without GTIDs may name.
 _BEYOND: Final = "position > file size"
 
+# Its dump thread takes 1 GiB, the most that the setting can be, so that raising it changes nothing.
+_TOO_LARGE: Final = "exceeded max_allowed_packet"
+
 # What the server's own words leave open.
 _REMEDIES: Final = {
     _BEYOND: f"; its log was reset (RESET MASTER), or the server lost the end of it: {NEW_JOURNAL}",
+    _TOO_LARGE: (
+        "; no server sends an event of more than 1 GiB, whatever max_allowed_packet is: set "
+        "binlog_transaction_compression = ON at the source, so that its log has such rows compressed, or keep them "
+        f"smaller; its log has this event as it is, so then {NEW_JOURNAL}"
+    ),
     _SAME_REPLICA: "; another process captures with a copy of this journal: stop one of them",
     _UNNAMED: "; a change without a GTID was committed: set gtid_mode = ON, and start Tidemark again",
 }

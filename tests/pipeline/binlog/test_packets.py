@@ -102,6 +102,11 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
             LogRefused,
             "its log was reset .RESET MASTER., or the server lost the end of it: begin a new journal",
         ),
+        (
+            b"\xff\xd4\x04#HY000log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source",
+            LogRefused,
+            "no server sends an event of more than 1 GiB, .*: set binlog_transaction_compression = ON .*begin a new j",
+        ),
         (b"\xff\xd4\x04#HY000The source purged required binary logs", Transient, "required .*error 1236"),
         (b"\xff\xd4\x04#HY000could not find next log; the first event '' at 4", Transient, "next log"),
         (
