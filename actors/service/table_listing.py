@@ -14,7 +14,11 @@ from pipeline.journal.change_rows import uncapturable
 from pipeline.lake.tables.columns import refused_names
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Ready
+from pipeline.snapshot.snapshot import Completed
+
+# The state of a table's snapshot by its mirror, if the service doesn't know the snapshot: it keeps the last ten.
+_FORGOTTEN: Final[Mapping[str | None, str]] = {Ready.wire: Completed.wire}
 
 _HEAD: Final = ("table", "key", "rows", "MiB", "what it gets")
 
@@ -128,7 +132,7 @@ def _captured(table: Mapping[str, Any]) -> tuple[str, ...]:
     )
     if stopped := table["stopped"] or lake["stopped"]:
         state = f"stopped: {stopped}"
-    return (table["table"], snapshot.get("state", "none"), rows, state)
+    return (table["table"], snapshot.get("state", _FORGOTTEN.get(lake["mirror"], "none")), rows, state)
 
 
 def _aligned(lines: Sequence[tuple[str, ...]], numbers: tuple[int, ...]) -> Iterator[str]:

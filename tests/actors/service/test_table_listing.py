@@ -111,6 +111,7 @@ def test_the_tables_of_a_service_say_their_snapshots_and_what_stops_them() -> No
             {**of, "table": "shop.loose", "keyless": True},
             {**of, "table": "shop.odd", "stopped": "no schema is proven"},
             {**of, "table": "shop.bad", "lake": {**lake, "stopped": "another key"}},
+            {**of, "table": "shop.old", "lake": {**lake, "mirror": Ready.wire}},
         ]
     )
     assert head.split() == ["table", "snapshot", "rows", "state"]
@@ -119,14 +120,16 @@ def test_the_tables_of_a_service_say_their_snapshots_and_what_stops_them() -> No
         ["shop.loose", "none"],
         ["shop.odd", "none"],
         ["shop.bad", "none"],
+        ["shop.old", "completed"],  # by a snapshot that the service doesn't know any more
     ]
     assert "1,234" in lines[0]
     assert [line.rpartition("  ")[2].strip() for line in lines[1:]] == [
         "its changes are captured, and it has no primary key",
         "stopped: no schema is proven",
         "stopped: another key",
+        "its changes are captured",
     ]
-    assert total == "4 tables"
+    assert total == "5 tables"
 
 
 def test_no_name_moves_the_cursor_or_looks_like_another_line() -> None:
