@@ -35,7 +35,7 @@ class Topic:
 
     name: str
     key: Sequence[str]
-    reread: Collection[str] = ()
+    reread: Collection[str]
     partitions: int = 0
     messages: int = 0
     tombstones: int = 0
@@ -87,7 +87,7 @@ class Topic:
         ]
 
 
-def read_topic(address: str, table: str, key: Sequence[str], reread: Collection[str] = ()) -> Topic:
+def read_topic(address: str, table: str, key: Sequence[str], reread: Collection[str]) -> Topic:
     """All committed messages of a table's topic, replayed."""
     return asyncio.run(_replayed(address, Topic(f"{PREFIX}.{DATABASE}.{table}", key, reread)))
 

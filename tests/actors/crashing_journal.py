@@ -36,7 +36,7 @@ EPOCH = re.compile("(?<=-)[0-9]{8}-[0-9a-f]{8}")
 class Steps:
     """The filesystem's calls while a segment is sealed, by name; at the given one the process dies."""
 
-    def __init__(self, deadly: int | None = None, way: str = "before") -> None:
+    def __init__(self, deadly: int | None, way: str) -> None:
         self.names: list[str] = []
         self._deadly = deadly
         self._way = way

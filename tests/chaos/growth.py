@@ -75,7 +75,7 @@ class Growth:
 
     service: Service
     folder: Path
-    keeps: Collection[str] = ()
+    keeps: Collection[str]
     seen: list[dict[str, list[float]]] = field(default_factory=lambda: [defaultdict(list) for _ in range(3)])
 
     def look(self, third: int) -> None:

@@ -33,8 +33,6 @@ UNJUDGED: Final = 3
 # A signal that isn't known to the service after so long is sent again, by another channel.
 SENT_AGAIN_S: Final = 5.0
 SENT_WITHIN_S: Final = 2.0
-# What an actor that hangs is given, where its own patience isn't waited for.
-PATIENCE_S: Final = 1.0
 
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 
@@ -150,7 +148,7 @@ class Nemesis:
     """Carries out faults, one after the other; what they did is counted in `struck`."""
 
     world: World
-    patience_s: float | None = PATIENCE_S
+    patience_s: float | None
     struck: Counter[str] = field(default_factory=Counter)
     stood_still: list[report.Standstill] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)

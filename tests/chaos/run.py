@@ -48,6 +48,8 @@ CONNECTIONS: Final = 4
 _CALM: Final = {"JOURNAL__SEAL_AFTER_MS": "1000", "LAKE__MERGE_AFTER_S": "30"}
 # A verdict has so many times as long as all else: a first mirror of hundreds of files is merged before it.
 VERDICT_WITHIN: Final = 4
+# What an actor that hangs is given, where its own patience isn't waited for.
+PATIENCE_S: Final = 1.0
 
 
 def run(
@@ -58,7 +60,7 @@ def run(
     lake: bool = True,
     verify: bool = False,
     planted: Planted | None = None,
-    patience_s: float | None = 1.0,
+    patience_s: float | None = PATIENCE_S,
     within_s: float = WITHIN_S,
     per_s: float = TRANSACTIONS_PER_S,
 ) -> Report:
@@ -217,7 +219,7 @@ def main() -> int:
     parser.add_argument("--without-lake", action="store_true")
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--planted", type=Planted)
-    parser.add_argument("--patience", type=float, default=1.0, help="0: the actors' own")
+    parser.add_argument("--patience", type=float, default=PATIENCE_S, help="0: the actors' own")
     parser.add_argument("--within", type=float, default=WITHIN_S)
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)

@@ -9,9 +9,11 @@ from tests.histories.statements import History, Sql, Step
 Fails = Callable[[Sequence[History]], Sequence[bool]]
 Steps = tuple[Step, ...]
 
+MOST = 40
 
-def shrunk(history: History, fails: Fails, most: int = 40) -> History:
-    """A history that fails and of which no step can be left out, unless that took more than `most` rounds of tries.
+
+def shrunk(history: History, fails: Fails) -> History:
+    """A history that fails and of which no step can be left out, unless that took more than MOST rounds of tries.
 
     The last rest stays, since nothing is judged without it.
     """
@@ -20,7 +22,7 @@ def shrunk(history: History, fails: Fails, most: int = 40) -> History:
     def failing(candidates: Sequence[Steps]) -> list[Steps]:
         nonlocal rounds
         rounds += 1
-        if rounds > most or not candidates:
+        if rounds > MOST or not candidates:
             return []
         outcomes = fails([replace(history, steps=steps) for steps in candidates])
         return [steps for steps, failed in zip(candidates, outcomes, strict=True) if failed]

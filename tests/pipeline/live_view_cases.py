@@ -177,10 +177,10 @@ class Schedule:
 
     some: random.Random
     stories: list[Story]
+    anew: float
     scn: int = 0
     unread: tuple[tuple[int, str | None], ...] = ()
     begun: int | None = None
-    anew: float = 0.05
 
     @staticmethod
     def random(seed: int, histories: int, anew: float = 0.05) -> "Schedule":
@@ -188,7 +188,7 @@ class Schedule:
         some = random.Random(seed)
         partial = some.random() < 0.6
         stories = [Story(number, some, partial) for number in range(histories)]
-        return Schedule(some, stories, anew=anew)
+        return Schedule(some, stories, anew)
 
     @property
     def partial(self) -> bool:

@@ -42,11 +42,13 @@ def log_end(server: MysqlServer) -> LogStart:
 
 
 def debezium_messages(
-    parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
+    parts: Parts, server: MysqlServer, account: Account, start: LogStart, folder: Path,
     options: Mapping[str, str] | None = None,
 ) -> list[Message]:  # fmt: skip
-    """Debezium's messages of the log after `start`, up to the first one of the table `last`. `options` are its own."""
-    return debezium_variants(parts, server, account, start, last, folder, options, {"plain": {}})["plain"]
+    """Debezium's messages of the log after `start`, up to the first one of `marker.end`. `options` are its own."""
+    return debezium_variants(parts, server, account, start, "marker.end", folder, options, {"plain": {}})[
+        "plain"
+    ]
 
 
 def debezium_variants(

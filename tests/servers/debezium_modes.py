@@ -82,7 +82,7 @@ def modes_of(some: Random) -> tuple[dict[str, str], dict[str, Any]]:
     return options, form
 
 
-def all_modes_of(some: Random, no_keys: Collection[str] = ()) -> Modes:
+def all_modes_of(some: Random, no_keys: Collection[str]) -> Modes:
     """One of each kind of option. No key has the columns `no_keys`."""
     modes = Modes(*_split(modes_of(some)))
     _columns(modes, some)

@@ -52,12 +52,12 @@ class Address:
             yield
 
 
-@dataclass
+@dataclass(kw_only=True)
 class LastingThread(Thread):
     """One writing connection, replaced when it's lost."""
 
-    address: Address | None = None
-    pace_s: float = 0.0
+    address: Address
+    pace_s: float
     number: int = 0
     before: dict[tuple[str, str], Row] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
@@ -71,7 +71,6 @@ class LastingThread(Thread):
 
     def transaction(self) -> None:
         """One that's committed or not, and it's known which."""
-        assert self.address is not None
         with self.address.locks[self.index]:
             server = self.address.server
             if server.port != self.connection.port:
@@ -106,7 +105,6 @@ class LastingThread(Thread):
 
     def _last_number(self) -> int | None:
         """Of this thread's last transaction, on a new connection; None where there's none to be had."""
-        assert self.address is not None
         try:
             self.connection = connected(self.address.server)
             with self.connection.cursor() as cursor:

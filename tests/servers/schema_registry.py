@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import fastavro
@@ -19,8 +19,17 @@ from aiohttp import web
 
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.schema_registry import SchemaRegistryServer
+from pipeline.config.secret import Secret
 
 __all__ = ["schema_registry"]
+
+_USER: Final = "tidemark"
+_PASSWORD: Final = "sesame"
+# The settings of a client that the `door` lets in.
+LOGIN: Final[dict[str, Any]] = {
+    "schema_registry_username": _USER,
+    "schema_registry_password": Secret(_PASSWORD),
+}
 
 
 @pytest.fixture(scope="session")
@@ -89,11 +98,9 @@ class Door:
 
 
 @asynccontextmanager
-async def door(
-    registry: SchemaRegistryServer, certificate: Path, user: str, password: str
-) -> AsyncIterator[Door]:
+async def door(registry: SchemaRegistryServer, certificate: Path) -> AsyncIterator[Door]:
     """A door at 127.0.0.1 with this certificate and its key."""
-    opened, login = Door(), "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+    opened, login = Door(), "Basic " + b64encode(f"{_USER}:{_PASSWORD}".encode()).decode()
 
     async def passed(request: web.Request) -> web.StreamResponse:
         opened.requests.append(f"{request.method} {request.path}")

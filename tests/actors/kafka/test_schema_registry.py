@@ -12,13 +12,13 @@ from actors.kafka.broker_check import check_topics
 from actors.kafka.schema_registry import SchemaRegistry
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.schema_registry import SchemaRegistryServer
-from pipeline.config.settings import ConverterKind, KafkaSinkSettings, Secret
+from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.errors import Backoff
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, field, struct
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from tests.servers.certificates import certificate
-from tests.servers.schema_registry import Failure, asked, door
+from tests.servers.schema_registry import LOGIN, Failure, asked, door
 
 NUMBER = struct([field(LONG, "id")], name="p.t.Key")
 WORD = struct([field(CONNECT_STRING, "id")], name="p.t.Key")
@@ -98,12 +98,8 @@ async def test_tls_a_password_and_a_registry_that_fails_for_a_while(
     schema_registry: SchemaRegistryServer, tmp_path: Path, topic: str
 ) -> None:
     certificate(tmp_path, "127.0.0.1")
-    login: dict[str, Any] = {
-        "schema_registry_username": "tidemark",
-        "schema_registry_password": Secret("sesame"),
-    }
-    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
-        trusting = settings(opened.url, schema_registry_ca=tmp_path / "ca.pem", **login)
+    async with door(schema_registry, tmp_path / "server.pem") as opened:
+        trusting = settings(opened.url, schema_registry_ca=tmp_path / "ca.pem", **LOGIN)
         opened.statuses += [503, 429]
         assert await SchemaRegistry(trusting).id_of(topic, "key", NUMBER)
         assert len(opened.requests) == 3
@@ -111,7 +107,7 @@ async def test_tls_a_password_and_a_registry_that_fails_for_a_while(
         with pytest.raises(KafkaUnavailable, match="not now"):
             await SchemaRegistry(trusting).id_of(topic, "key", NUMBER)
         with pytest.raises(KafkaRefused, match=r"kafka\.schema_registry_ca"):
-            await SchemaRegistry(settings(opened.url, **login)).look()
+            await SchemaRegistry(settings(opened.url, **LOGIN)).look()
         unknown = settings(opened.url, schema_registry_ca=tmp_path / "ca.pem")
         with pytest.raises(KafkaRefused, match="schema_registry_username"):
             await SchemaRegistry(unknown).look()
@@ -121,15 +117,14 @@ async def test_tls_a_password_and_a_registry_that_fails_for_a_while(
 
 def let_in(url: str, folder: Path) -> SchemaRegistry:
     """With the login of the `door` at this address."""
-    login = {"schema_registry_username": "tidemark", "schema_registry_password": Secret("sesame")}
-    return SchemaRegistry(settings(url, schema_registry_ca=folder / "ca.pem", **login))
+    return SchemaRegistry(settings(url, schema_registry_ca=folder / "ca.pem", **LOGIN))
 
 
 async def test_a_registry_that_fails_for_one_schema_is_that_topics_trouble(
     schema_registry: SchemaRegistryServer, tmp_path: Path, topic: str
 ) -> None:
     certificate(tmp_path, "127.0.0.1")
-    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
+    async with door(schema_registry, tmp_path / "server.pem") as opened:
         registry = let_in(opened.url, tmp_path)
         opened.fails = f"{topic}-key"
         with pytest.raises(TopicRefusal, match=rf"subject {topic}-key .*500: no room for it") as refused:
@@ -180,7 +175,7 @@ async def test_whatever_it_answers_for_one_schema_is_that_topics_trouble(
     if failure is not None and failure.body.isspace():
         monkeypatch.setattr(registries, "_MOST_BYTES", 100_000)
     certificate(tmp_path, "127.0.0.1")
-    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
+    async with door(schema_registry, tmp_path / "server.pem") as opened:
         registry = let_in(opened.url, tmp_path)
         opened.fails, opened.failure = f"{topic}-key", failure
         with pytest.raises(TopicRefusal, match=says) as refused:

@@ -420,7 +420,7 @@ def test_what_a_halted_debezium_has_not_sent_comes_behind_its_offset(
     start = changes_of_all_kinds(server)
     server.sql("INSERT INTO marker.end VALUES (1)")
     options = {"offset.flush.interval.ms": "0", "max.batch.size": "1", "max.queue.size": "2"}
-    sent = debezium_messages(parts, server, account, start, "marker.end", tmp_path, options)
+    sent = debezium_messages(parts, server, account, start, tmp_path, options)
     server.sql("INSERT INTO shop.pairs VALUES (7, 'z', 1)", "DELETE FROM shop.pairs")
     stopped = stopped_at((tmp_path / "offsets").read_bytes(), PREFIX)
     begun = GtidSet.parse(start.gtids)
@@ -442,7 +442,7 @@ def test_heartbeats_are_debeziums(
     start = changes_of_all_kinds(server)
     server.sql("INSERT INTO marker.end VALUES (1)")
     options = {"heartbeat.interval.ms": "1", "converter.schemas.enable": str(schemas).lower()}
-    theirs = debezium_messages(parts, server, account, start, "marker.end", tmp_path, options)
+    theirs = debezium_messages(parts, server, account, start, tmp_path, options)
     found = [message for message in theirs if message.topic == f"__debezium-heartbeat.{PREFIX}"]
     assert found
     for message in found:

@@ -13,13 +13,13 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.schema_registry import SchemaRegistryServer
-from pipeline.config.settings import ConverterKind, Secret, Settings
+from pipeline.config.settings import ConverterKind, Settings
 from pipeline.kafka import step
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.certificates import certificate
 from tests.servers.kafka_messages import committed_messages, topics
-from tests.servers.schema_registry import AvroReader, Door, asked, door
+from tests.servers.schema_registry import LOGIN, AvroReader, Door, asked, door
 from tests.servers.service import running
 from tests.servers.shop import writing
 
@@ -47,7 +47,7 @@ async def behind_door(
 ) -> AsyncIterator[tuple[Door, Settings]]:
     """A door in front of a registry, and a pipeline into topics that goes through it."""
     certificate(folder, "127.0.0.1")
-    async with door(registry, folder / "server.pem", "tidemark", "sesame") as opened:
+    async with door(registry, folder / "server.pem") as opened:
         yield (
             opened,
             to_topics(
@@ -57,8 +57,7 @@ async def behind_door(
                 converter=ConverterKind.AVRO,
                 schema_registry_url=opened.url,
                 schema_registry_ca=folder / "ca.pem",
-                schema_registry_username="tidemark",
-                schema_registry_password=Secret("sesame"),
+                **LOGIN,
             ),
         )
 

@@ -327,10 +327,10 @@ def sums_by_key(schema: TableSchema, rows: list[pa.ChunkedArray]) -> dict[Row, R
     return found
 
 
-def merged_few(spark: Spark, folder: Path, count: int) -> Verified:
-    """A table of three columns with so many rows, which the mirror has."""
+def merged_few(spark: Spark, folder: Path) -> Verified:
+    """A table of three columns with five rows, which the mirror has."""
     verified = Verified(spark, folder, FEW)
-    verified.history.transaction(*((verified.table, "c", few(key)) for key in range(count)))
+    verified.history.transaction(*((verified.table, "c", few(key)) for key in range(5)))
     verified.deliver()
     verified.merge()
     return verified
@@ -373,7 +373,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
 @pytest.mark.full
 def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> None:
     """Rows that are missing, different, twice and too many are compared once more, key by key."""
-    verified = merged_few(spark, tmp_path, 5)
+    verified = merged_few(spark, tmp_path)
     history, table = verified.history, verified.table
     history.begin_verification("v", table, repairs=True)
     history.end_verification("v", table, 0)
@@ -398,7 +398,7 @@ def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> 
 
 def test_verifications_that_ended_together_are_judged_each_by_itself(spark: Spark, tmp_path: Path) -> None:
     """A failure of the sink leaves several behind. One of them lacks a row that it has read."""
-    verified = merged_few(spark, tmp_path, 5)
+    verified = merged_few(spark, tmp_path)
     history, table = verified.history, verified.table
     for run, rows in (("whole", 5), ("lacking", 6)):
         history.begin_verification(run, table)
@@ -420,7 +420,7 @@ def test_a_verification_with_the_id_of_an_earlier_one_has_a_result_of_its_own(
     spark: Spark, tmp_path: Path
 ) -> None:
     """Capture remembers an id for a thousand signals."""
-    verified = merged_few(spark, tmp_path, 5)
+    verified = merged_few(spark, tmp_path)
     assert verified.verify_at_once("again").verdict is LakeVerdict.EQUAL
     for small, found in ((6, {FindingKind.DIFFERENT: 1}), (5, {}), (6, {FindingKind.DIFFERENT: 1})):
         verified.history.snapshots = ()
@@ -439,7 +439,7 @@ def test_old_results_and_findings_go_except_those_of_known_verifications(
 ) -> None:
     """A killed sink finds the result of one that the checkpoint knows, and makes no second one."""
     monkeypatch.setattr(maintenance, "MANY_RESULTS", 4)
-    verified = merged_few(spark, tmp_path, 5)
+    verified = merged_few(spark, tmp_path)
     verified.sql("UPDATE MIRROR SET small = 6 WHERE id = 0")
     results, found = table_at(judgements_path(verified.root)), table_at(findings_path(verified.root))
     judged = {run: verified.verify_at_once(run) for run in ("old", "known", "new")}

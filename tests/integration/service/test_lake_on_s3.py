@@ -80,11 +80,11 @@ class House:
             database=self.database,
         )
 
-    def is_the_source(self, lake: S3Lake, copy: str) -> None:
+    def is_the_source(self, lake: S3Lake) -> None:
         """All is delivered, and another engine than Spark reads the source's rows, and each change once."""
         until(self.service, delivered(self.mysql))
         assert self.service.stop() == 0
-        root = lake.copy(self.folder / copy)
+        root = lake.copy(self.folder / "copy")
         assert unequal_lake(self.mysql, root, self.orders) == []
         changelog = location(root, self.orders, Tier.CHANGELOG)
         with closing(engine()) as duckdb:
@@ -135,7 +135,7 @@ def test_from_the_source_to_s3_through_ddl_and_a_restart(
     house.write()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tidemark")  # for the copy
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tidemark")
-    house.is_the_source(s3_lake, "copy")
+    house.is_the_source(s3_lake)
 
 
 def test_kills_at_random_moments(house: House, s3_lake: S3Lake) -> None:
@@ -147,7 +147,7 @@ def test_kills_at_random_moments(house: House, s3_lake: S3Lake) -> None:
             house.write(5)
         house.service.kill()
     house.service.start()
-    house.is_the_source(s3_lake, "copy")
+    house.is_the_source(s3_lake)
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def test_a_store_that_is_late_slow_gone_or_busy(
                 house.write(5)
                 time.sleep(0.5)
         house.write()
-        house.is_the_source(s3_lake, "copy")
+        house.is_the_source(s3_lake)
 
 
 def test_a_second_service_on_the_same_lake_ends_by_name(
@@ -193,4 +193,4 @@ def test_a_second_service_on_the_same_lake_ends_by_name(
     assert other.wait(120) == 2
     assert "is fed from another journal" in other.log.read_text().splitlines()[-1]
     house.write()
-    house.is_the_source(s3_lake, "copy")
+    house.is_the_source(s3_lake)

@@ -43,7 +43,7 @@ XID = made(Code.XID, bytes(8))
 NAMES = ("orders", "items", "ignored")
 
 
-def log_stream(keeps_statements: bool = False) -> FoldingStream:
+def log_stream(keeps_statements: bool) -> FoldingStream:
     return FoldingStream(
         lambda table: table.name != "ignored",
         lambda database: database == "shop",

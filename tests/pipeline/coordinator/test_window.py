@@ -53,10 +53,10 @@ def of_one_row() -> Reading:
     return replace(opened, order=replace(opened.order, limit=1))
 
 
-def reconciling(*keys: int, low: str = ORDERED_AT, high: int = 15) -> Reconciling:
+def reconciling(*keys: int, low: str = ORDERED_AT) -> Reconciling:
     """The window with a chunk of these keys."""
     opened = reading()
-    return window.take_chunk(opened, read(opened.order, *keys, low=low, high=high))
+    return window.take_chunk(opened, read(opened.order, *keys, low=low, high=15))
 
 
 def touching(schema: TableSchema = ORDERS, **keys: int) -> SliceKeys:

@@ -17,10 +17,10 @@ def text(value: bytes) -> bytes:
     return (bytes([size]) if size < 0xFB else b"\xfc" + size.to_bytes(2, "little")) + value
 
 
-def packet(*changes: tuple[int, bytes], info: bytes = b"", status: int = 0x4002) -> bytes:
+def packet(*changes: tuple[int, bytes], info: bytes = b"") -> bytes:
     """An OK packet for one row and the id 70000."""
     state = b"".join(bytes([kind]) + text(change) for kind, change in changes)
-    return b"\0\x01\xfd\x70\x11\x01" + status.to_bytes(2, "little") + b"\0\0" + text(info) + text(state)
+    return b"\0\x01\xfd\x70\x11\x01" + b"\x02\x40" + b"\0\0" + text(info) + text(state)
 
 
 def test_transactions_are_found_between_other_changes_of_the_session() -> None:

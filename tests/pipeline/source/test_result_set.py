@@ -54,8 +54,8 @@ def payload(row: Row) -> bytes:
     return b"\0" + bits.to_bytes((len(row) + 9) // 8, "little") + b"".join(filter(None, row))
 
 
-def packets(payloads: list[bytes], sequence: int = 5) -> bytes:
-    out = bytearray()
+def packets(payloads: list[bytes]) -> bytes:
+    out, sequence = bytearray(), 5
     for whole in payloads:
         left = whole
         while True:

@@ -6,7 +6,7 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.consistent_state import ApproachingPosition
-from pipeline.coordinator.state import Overlapping, WindowMode
+from pipeline.coordinator.state import Overlapping
 from pipeline.messages.chunks import (
     OpenTransactions,
     TransactionsOpened,
@@ -36,8 +36,8 @@ OPENED = TransactionsOpened(1, place(30), gtids("a:1-6"))
 class Stream:
     """A coordinator whose new tables are to be read consistently; the stream is at place 10."""
 
-    def __init__(self, checkpoint: Checkpoint = EMPTY, mode: WindowMode = MODE) -> None:
-        self.state, self.orders = coordinator.start(checkpoint, LIMITS, mode, SnapshotMode.CONSISTENT)
+    def __init__(self, checkpoint: Checkpoint = EMPTY) -> None:
+        self.state, self.orders = coordinator.start(checkpoint, LIMITS, MODE, SnapshotMode.CONSISTENT)
 
     @property
     def kinds(self) -> list[type]:
