@@ -96,6 +96,12 @@ class Service:
         return self._process.pid
 
     @property
+    def url(self) -> str:
+        """Where it listens."""
+        url: str = json.loads(self._address.read_text())["url"]
+        return url
+
+    @property
     def exit_code(self) -> int | None:
         """With what it has ended; None while it runs."""
         return None if self._process is None else self._process.poll()
@@ -165,8 +171,7 @@ class Service:
         return True
 
     def _get(self, path: str) -> bytes:
-        address = json.loads(self._address.read_text())["url"]
-        with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:  # noqa: S310 - our own loopback
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:  # noqa: S310 - our own loopback
             body = answer.read()
         assert isinstance(body, bytes)
         return body

@@ -8,7 +8,6 @@ middle of a snapshot: docs/page-light.png and docs/page-dark.png, once the chart
 
 import argparse
 import asyncio
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -62,8 +61,7 @@ def main() -> None:
             try:
                 service.start(probe="/livez")
                 with writing(server):
-                    address = json.loads((folder / "journal" / "http.json").read_text())
-                    asyncio.run(_drawn(service, address["url"], 60 * minutes))
+                    asyncio.run(_drawn(service, 60 * minutes))
             finally:
                 service.kill()
 
@@ -88,7 +86,7 @@ def _service(folder: Path, server: MysqlServer, account: Account) -> Service:
     return Service(config, folder / "journal", folder / "service.log")
 
 
-async def _drawn(service: Service, url: str, seconds: float) -> None:
+async def _drawn(service: Service, seconds: float) -> None:
     while service.status()["freshness_seconds"] is None:  # noqa: ASYNC110 - another process has no event of ours
         await asyncio.sleep(1)
     service.tell("execute", "--tables", r"shop\.(orders|order_items|customers|shipments|payments)")
@@ -96,7 +94,7 @@ async def _drawn(service: Service, url: str, seconds: float) -> None:
     await asyncio.sleep(seconds)
     async with launched() as browser:
         for scheme in ("light", "dark"):
-            await _draw(browser, url, scheme)
+            await _draw(browser, service.url, scheme)
 
 
 async def _draw(browser: Browser, url: str, scheme: str) -> None:

@@ -3,7 +3,6 @@
 Where the process or Spark's JVM dies is told by `test_lake_kills`.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,21 +19,13 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from tests.chaos.broken import SINK, Deed
 from tests.servers.mysql import MysqlFactory
+from tests.servers.service_process import until
 from tests.servers.shop import stocked, writer_by_hand
 
 WITHIN_S = 120.0
 
 (NEWS,) = SINK
 FAILING = ((NEWS, "1", Deed.RAISE), (NEWS, "2", Deed.HANG))
-
-
-def wait_for(service: Service, told: Callable[[dict[str, Any]], bool]) -> None:
-    """Until the service's status says so."""
-    # Over HTTP there's nothing that could be awaited.
-    deadline = time.monotonic() + WITHIN_S
-    while not told(service.status()):
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {service.last_words()}"
-        time.sleep(0.1)
 
 
 def restarted(times: int) -> Callable[[dict[str, Any]], bool]:
@@ -75,11 +66,11 @@ def test_a_sink_that_fails_and_one_that_hangs_are_built_anew_and_nothing_comes_t
             running.start()
             write()
             for times in range(1, len(FAILING) + 1):
-                wait_for(running, restarted(times))
+                until(running, restarted(times), WITHIN_S)
                 write()
             # What's captured when it's told to stop is in the lake when it has stopped.
             executed = GtidSet.parse(server.executed())
-            wait_for(running, lambda s: s["ready"] and executed <= GtidSet.parse(s["position"]))
+            until(running, lambda s: s["ready"] and executed <= GtidSet.parse(s["position"]), WITHIN_S)
             assert running.stop() == 0
         finally:
             running.kill()

@@ -18,7 +18,7 @@ import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from tests.integration.service.test_run import WITHIN_S
+from tests.servers.service_process import WITHIN_S
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("actors", "pipeline", "tidemark")

@@ -54,7 +54,7 @@ class Watched:
 
     def get(self, path: str) -> str:
         """What the service answers over HTTP."""
-        with urllib.request.urlopen(f"{address(self.service)}{path}", timeout=WITHIN_S) as answer:
+        with urllib.request.urlopen(f"{self.service.url}{path}", timeout=WITHIN_S) as answer:
             text: bytes = answer.read()
         return text.decode()
 
@@ -74,7 +74,7 @@ class Watched:
 
     def _send(self, signal: dict[str, Any]) -> None:
         request = urllib.request.Request(
-            f"{address(self.service)}/signals",
+            f"{self.service.url}/signals",
             json.dumps(signal).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {self.service.token()}"},
         )
@@ -127,11 +127,9 @@ class Watched:
     def read_changes(self) -> None:
         """Read the changes until somebody who looks meanwhile has found a reader."""
         with (
+            urllib.request.urlopen(f"{self.service.url}/changes?since=earliest", timeout=WITHIN_S) as lines,
             urllib.request.urlopen(
-                f"{address(self.service)}/changes?since=earliest", timeout=WITHIN_S
-            ) as lines,
-            urllib.request.urlopen(
-                f"{address(self.service)}/changes?since=earliest&format=arrow&tables={_ODDITIES}",
+                f"{self.service.url}/changes?since=earliest&format=arrow&tables={_ODDITIES}",
                 timeout=WITHIN_S,
             ) as arrow,
         ):
@@ -146,12 +144,6 @@ class Watched:
     def oddities(self, *statements: str) -> None:
         """Do to the odd table what is said of it, as `{}`."""
         self.server.sql(*(statement.format(_ODDITIES) for statement in statements))
-
-
-def address(service: Service) -> str:
-    """Where a service says that it listens."""
-    url: str = json.loads(service._address.read_text())["url"]
-    return url
 
 
 class NotYet(AssertionError):
@@ -187,7 +179,7 @@ def watched(
         all_of_it.callback(service.kill)
         service.start()
         prometheus = all_of_it.enter_context(Prometheus(parts.prometheus, folder / "prometheus"))
-        prometheus.watch(address(service))
+        prometheus.watch(service.url)
         until(prometheus.scraped, "scraped")
         yield Watched(service, prometheus, server)
 

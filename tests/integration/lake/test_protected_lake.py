@@ -23,8 +23,8 @@ from tests.integration.service.test_protection import (
     logins_at,
     rules,
 )
-from tests.integration.service.test_run import configuration, delivered, tidemark, until
 from tests.servers.duckdb_engine import engine
+from tests.servers.service_process import configuration, delivered, tidemark, until
 from tests.servers.spark import start_quickly
 
 RULE = """
@@ -59,9 +59,8 @@ def service(config: Path) -> Iterator[Service]:
     service.kill()
 
 
-def served(config: Path) -> Iterator[tuple[str, str]]:
+def served(service: Service) -> Iterator[tuple[str, str]]:
     """What the service tells those who ask it."""
-    url = json.loads((config.parent / "journal" / "http.json").read_text())["url"]
     for path in (
         "/status",
         "/metrics",
@@ -71,7 +70,7 @@ def served(config: Path) -> Iterator[tuple[str, str]]:
         "/register",
         "/changes?since=earliest&through=now",
     ):
-        with urllib.request.urlopen(f"{url}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{service.url}{path}", timeout=30) as answer:
             yield path, answer.read().decode(errors="replace")
 
 
@@ -112,6 +111,6 @@ def test_the_lake_has_what_the_rules_leave(
         )
     }
     assert logins == logins_at(mysql, database)
-    assert [path for path, text in served(config) if PLANTED in text] == []
+    assert [path for path, text in served(service) if PLANTED in text] == []
     service.stop()
     assert list(leaks(config.parent)) == []

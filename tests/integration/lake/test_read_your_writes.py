@@ -28,9 +28,9 @@ from pipeline.errors import Definite
 from pipeline.journal.applied.progress import Through
 from pipeline.lake.live_view import Versions
 from pipeline.schema.table_schema import TableId
-from tests.integration.service.test_run import configuration
 from tests.servers.duckdb_engine import engine
 from tests.servers.own_writes import OwnWrites
+from tests.servers.service_process import configuration
 from tests.servers.spark import quick_java
 from tests.servers.timed_commits import TimedCommits
 
@@ -48,11 +48,6 @@ class Shop:
     table: TableId
     writes: OwnWrites
     service: Service
-
-    @property
-    def url(self) -> str:
-        url: str = json.loads((self.config.parent / "journal" / "http.json").read_text())["url"]
-        return url
 
     @property
     def lake(self) -> str:
@@ -82,7 +77,7 @@ def test_each_writer_finds_its_own_write_at_the_answered_versions(
 ) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
     shop.service.start()
-    shop.writes.write(shop.server, shop.url, WRITERS, 4)
+    shop.writes.write(shop.server, shop.service.url, WRITERS, 4)
     assert len(shop.writes.written) == WRITERS * 4
     assert shop.writes.misses(shop.lake) == []
     # The judge finds what is planted: versions from before these commits. A writer's first one may be in the snapshot.
@@ -96,7 +91,7 @@ def test_each_writer_finds_its_own_write_at_the_answered_versions(
         closing(
             pymysql.connect(unix_socket=str(shop.server.socket), user="root", client_flag=SESSION_TRACK)
         ) as connection,
-        read_your_writes(connection, shop.url) as written,
+        read_your_writes(connection, shop.service.url) as written,
     ):
         assert (written.gtid_set, written.versions(shop.table)) == ("", None)
         for key in (77, 78):
@@ -133,14 +128,14 @@ def the_lake_and_the_changes_after_it_are_the_source(shop: Shop, spark: Spark) -
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(count_up, shop, half)
         assert half.wait(60)
-        with urlopen(f"{shop.url}/bootstrap?tables={shop.table}") as answer:
+        with urlopen(f"{shop.service.url}/bootstrap?tables={shop.table}") as answer:
             found = json.load(answer)
         writing.result()
     versions = Versions(**found["tables"][str(shop.table)])
     rows = {key: n for key, _, n in live_view(spark.session, shop.lake, shop.table, at=versions).collect()}
     begun = rows.copy()
     end = shop.server.executed()
-    for batch in changes(shop.url, found["checkpoint"], tables=[str(shop.table)], through=end):
+    for batch in changes(shop.service.url, found["checkpoint"], tables=[str(shop.table)], through=end):
         for op, key, n in zip(
             *(batch.rows.column(name).to_pylist() for name in ("__op", "id", "n")), strict=True
         ):
@@ -182,7 +177,7 @@ async def test_aiomysql_reads_its_own_writes(shop: Shop, spark: Spark) -> None:
     connection = await aiomysql.connect(
         unix_socket=str(shop.server.socket), user="root", client_flag=SESSION_TRACK
     )
-    async with read_your_writes(connection, shop.url) as written:
+    async with read_your_writes(connection, shop.service.url) as written:
         async with connection.cursor() as cursor:
             await cursor.execute(f"INSERT INTO {shop.table} VALUES (77, 99, 1)")
         await connection.commit()
@@ -199,7 +194,7 @@ def test_ten_thousand_commits_miss_nothing(shop: Shop, tmp_path: Path) -> None:
     there = ("--gtid", shop.server.executed(), "--tables", str(shop.table), "--timeout", "120")
     assert tidemark("wait", shop.config, *there).exit_code == 0
     began = time.monotonic()
-    shop.writes.write(shop.server, shop.url, WRITERS, COMMITS // WRITERS, reads_s=READS_S)
+    shop.writes.write(shop.server, shop.service.url, WRITERS, COMMITS // WRITERS, reads_s=READS_S)
     seconds = time.monotonic() - began
     beyond = shop.writes.beyond_delivery(shop.lake, TimedCommits(tmp_path / "commits", shop.table))
     median, late = beyond[len(beyond) // 2], beyond[len(beyond) * 99 // 100]

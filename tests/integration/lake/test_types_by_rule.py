@@ -33,8 +33,8 @@ from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types import column_types as t
 from tests.integration.history import FILLING, READY, Row, Table
 from tests.integration.lake.test_lake import Delivery, schema
-from tests.integration.service.test_run import configuration, delivered, tidemark, until
 from tests.servers.duckdb_engine import engine
+from tests.servers.service_process import configuration, delivered, tidemark, until
 from tests.servers.spark import start_quickly
 
 # A name that Delta maps to another one, so that the parts of a geometry have other names in files too.

@@ -27,8 +27,8 @@ from pipeline.lake.tables.paths import findings_path, location
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
 from tests.actors.http.test_routes import conforms
-from tests.integration.service.test_run import configuration, delivered, until
 from tests.servers.duckdb_engine import engine
+from tests.servers.service_process import configuration, delivered, until
 from tests.servers.spark import start_quickly
 
 ROWS = 3000

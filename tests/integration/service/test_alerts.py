@@ -20,10 +20,10 @@ from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import AlertSettings, Secret, Settings
-from tests.integration.service.test_run import configuration, delivered, until
 from tests.servers.awaiting import until as holds
 from tests.servers.journal_oracle import entries
 from tests.servers.service import WithoutLake, pipeline
+from tests.servers.service_process import configuration, delivered, until
 from tests.servers.spark import start_quickly
 from tests.servers.webhook import TOKEN, Receiver, receiver
 

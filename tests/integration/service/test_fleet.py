@@ -23,10 +23,10 @@ from pipeline import metrics as catalogue
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
-from tests.integration.service.test_run import delivered, until
 from tests.servers.at_work import at_work
 from tests.servers.duckdb_engine import engine
 from tests.servers.lake_oracle import unequal_lake
+from tests.servers.service_process import delivered, until
 from tests.servers.spark_connect import SparkConnectServer, fleet_spark
 
 __all__ = ["fleet_spark"]

@@ -20,8 +20,8 @@ from deploy.demo.service import Service
 from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from tests.integration.service.test_run import configuration
 from tests.servers.awaiting import until
+from tests.servers.service_process import configuration
 
 # How long the source is written to without a flood and with one (s), and how long a connection waits for the first.
 CALM_S: Final = 20.0
@@ -111,7 +111,7 @@ async def flooded(kind: str, port: int, seconds: float) -> Counter[str]:
 
 @pytest.mark.full
 async def test_capture_does_not_notice_a_flood(service: Service, mysql: MysqlServer, database: str) -> None:
-    url = json.loads((service.config.parent / "journal" / "http.json").read_text())["url"]
+    url = service.url
     port = int(url.rpartition(":")[2])
     ages, follows = Ages(), asyncio.Event()
     reading = asyncio.create_task(ages.read(url, follows))

@@ -18,11 +18,11 @@ from deploy.toolchain.parts import Parts
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId
-from tests.integration.service.test_run import configuration, delivered, until
 from tests.servers.duckdb_engine import engine
 from tests.servers.lake_oracle import unequal_lake
 from tests.servers.proxy import Proxy, Weather
 from tests.servers.s3 import S3Lake
+from tests.servers.service_process import configuration, delivered, until
 from tests.servers.spark import start_quickly
 
 pytestmark = pytest.mark.full

@@ -8,7 +8,6 @@ any of these bounds. How large the transaction is doesn't come into it.
 """
 
 import hashlib
-import json
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -180,9 +179,8 @@ def test_a_reader_of_changes_has_a_few_rows_of_the_transaction_in_memory(
     begin(service, tmp_path)
     executed = update(server, times)
     until(lambda: executed <= position(tmp_path), "the transaction's end")
-    address = json.loads((tmp_path / "journal" / "http.json").read_text())["url"]
     memory = Memory(service.pid)
-    with urllib.request.urlopen(f"{address}/changes?since=earliest&through=now&format={form}") as answer:
+    with urllib.request.urlopen(f"{service.url}/changes?since=earliest&through=now&format={form}") as answer:
         size = sum(map(len, iter(lambda: answer.read(MIB), b"")))
     assert size > times * row
     assert memory.grown() < READERS_ROWS * row + BESIDES

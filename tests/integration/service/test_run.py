@@ -1,13 +1,9 @@
 """The whole service as its users run it: a process, a real MySQL, a real Spark, and signals from the command line."""
 
 import json
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,34 +15,10 @@ from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import JournalSettings, LakeSettings, Settings
 from pipeline.schema.table_filter import TableFilter
+from tests.servers.service_process import configuration, delivered, tidemark, until
 from tests.servers.source import settings as source_settings
 
-# A busy machine takes its time to start Spark.
-WITHIN_S = 240.0
 STRANGER = Account("stranger", "stranger")
-
-
-def configuration(folder: Path, mysql: MysqlServer, parts: Parts, database: str, account: Account) -> Path:
-    (folder / "password").write_text(account.password)
-    (folder / "password").chmod(0o600)
-    jars = json.dumps([str(jar) for jar in parts.jars])
-    path = folder / "shop.toml"
-    path.write_text(f"""name = "shop"
-tables = ["{database}\\\\..*"]
-journal = {{ path = "journal" }}
-lake = {{ path = "lake" }}
-spark = {{ master = "local[2]", driver_memory = "512m", jars = {jars} }}
-signals = {{ file = "signals.jsonl" }}
-
-[source]
-host = "{mysql.host}"
-port = {mysql.port}
-user = "{account.user}"
-password_file = "password"
-server_id = 77
-tls = {{ mode = "disabled" }}
-""")
-    return path
 
 
 @pytest.fixture
@@ -65,30 +37,6 @@ def service(config: Path) -> Iterator[Service]:
     service = Service(config, folder / "journal", folder / "log")
     yield service
     service.kill()
-
-
-def tidemark(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "actors", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
-def until(
-    service: Service, holds: Callable[[dict[str, Any]], bool], within_s: float = WITHIN_S
-) -> dict[str, Any]:
-    """The first status for which it holds."""
-    deadline = time.monotonic() + within_s
-    while not holds(status := service.status()):
-        assert time.monotonic() < deadline, f"{json.dumps(status, indent=1)}\n{service.last_words()}"
-        time.sleep(0.1)
-    return status
-
-
-def delivered(mysql: MysqlServer) -> Callable[[dict[str, Any]], bool]:
-    """Whether the live views show all that the source has committed by now."""
-    executed = mysql.executed()
-    return lambda status: (
-        (status["delivered_position"] or "").replace("\n", "") == executed and not status["rebuilding"]
-    )
 
 
 def rows(folder: Path, table: str, tier: str) -> pa.Table:

@@ -21,9 +21,9 @@ from deploy.toolchain.parts import Parts
 from pipeline.messages.topology import ActorName as Name
 from tests.chaos.broken import LAKE, Deed
 from tests.chaos.forks import ForkedService
-from tests.integration.service.test_run import WITHIN_S, delivered, until
 from tests.servers.kafka_messages import committed_messages
 from tests.servers.lake_oracle import unequal_lake, untrue_lake
+from tests.servers.service_process import WITHIN_S, delivered, until
 from tests.servers.shop import TABLES, writing
 from tests.servers.spark import start_quickly
 from tests.servers.stopped import stop

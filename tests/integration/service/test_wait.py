@@ -14,8 +14,8 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.gtid.gtid_set import GtidSet
 from tests.integration.service.test_alerts import serving
-from tests.integration.service.test_run import configuration
 from tests.servers.service import WithoutLake
+from tests.servers.service_process import configuration
 
 
 async def test_it_waits_for_all_that_the_source_has_by_now(

@@ -9,6 +9,7 @@ import pytest
 
 from actors import chunk_selector
 from actors.snapshot.connection_pool import SourcePool
+from actors.source import log_watch
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from actors.source.errors import AnotherServer
@@ -89,8 +90,9 @@ async def test_no_chunk_comes_from_another_server(mysql_factory: MysqlFactory) -
 
 
 async def test_capture_goes_on_with_the_server_that_has_taken_over(
-    mysql_factory: MysqlFactory, tmp_path: Path
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(log_watch, "LOG_LOOK_EVERY_S", 3600.0)  # who reads the log would notice it as well
     first, other = replicated(mysql_factory)
     first.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (9)")
     plain = pipeline(first, tmp_path, "d")

@@ -15,9 +15,9 @@ from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.ports import take_port
-from tests.integration.service.test_run import configuration
 from tests.servers.at_work import at_work
 from tests.servers.duckdb_engine import engine
+from tests.servers.service_process import configuration
 from tests.servers.spark import quick
 from tests.servers.spark_cluster import SparkCluster
 from tests.servers.stream_driver import StreamDriver, Streaming
