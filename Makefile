@@ -32,7 +32,7 @@ setup-s3: ## Fetch the jars for a lake in S3, and print where all parts are
 	@$(PYTHON) -m deploy.toolchain paths
 
 .PHONY: setup-tests
-setup-tests: ## Fetch what the tests need besides: the jars for a lake in S3, MySQL 5.6, Kafka, a schema registry, Debezium, Prometheus, a browser, the classes of Spark and Kafka in archives
+setup-tests: ## Fetch what the tests need besides: the jars for a lake in S3, MySQL 5.6, Kafka, a schema registry, Debezium, Prometheus, Helm, a browser, the classes of Spark and Kafka in archives
 	@$(PYTHON) -m deploy.toolchain setup --tests
 
 .PHONY: demo

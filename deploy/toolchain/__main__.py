@@ -17,7 +17,7 @@ def main() -> int:
         "--tests",
         action="store_true",
         help="and what tests need: the jars for a lake in S3, MySQL 5.6, Kafka, a schema registry, Debezium, "
-        "Prometheus, Chromium, the classes of Spark and Kafka",
+        "Prometheus, Helm, Chromium, the classes of Spark and Kafka",
     )
     commands.add_parser("paths", help="print where the parts are, as shell assignments")
     asked = parser.parse_args()
