@@ -13,9 +13,9 @@ from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverA
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from tests.integration.kafka.test_kafka_sink import to_topics
 from tests.servers.executed import executed
 from tests.servers.kafka_messages import committed_messages
+from tests.servers.kafka_pipeline import to_topics
 from tests.servers.service import Running, running
 
 

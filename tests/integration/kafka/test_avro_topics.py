@@ -16,9 +16,9 @@ from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, Settings
 from pipeline.kafka import step
 from pipeline.messages.topology import ActorName as Name
-from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.certificates import certificate
 from tests.servers.kafka_messages import committed_messages, topics
+from tests.servers.kafka_pipeline import sent, to_topics
 from tests.servers.schema_registry import LOGIN, AvroReader, Door, asked, door
 from tests.servers.service import running
 from tests.servers.shop import writing

@@ -15,8 +15,8 @@ from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
-from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
 from tests.servers.duckdb_engine import engine
+from tests.servers.kafka_pipeline import judged, sent, to_topics
 from tests.servers.lake_oracle import unequal_view
 from tests.servers.service import Running, running
 from tests.servers.shop import TABLES

@@ -25,10 +25,10 @@ from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, Settings
 from pipeline.journal.consumer_names import KAFKA_CONSUMER
 from pipeline.messages.topology import ActorName as Name
-from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.awaiting import until
 from tests.servers.kafka import administrating, remake_topic
 from tests.servers.kafka_messages import committed_messages
+from tests.servers.kafka_pipeline import sent, to_topics
 from tests.servers.schema_registry import AvroReader
 from tests.servers.service import Running, running
 from tests.servers.shop import TABLES, writing

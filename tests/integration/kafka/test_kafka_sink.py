@@ -38,38 +38,9 @@ from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.kafka import administrating, appeared, create_topic
 from tests.servers.kafka_messages import Judge, committed_messages, topics
-from tests.servers.service import Running, pipeline, running
+from tests.servers.kafka_pipeline import judged, sent, to_topics
+from tests.servers.service import Running, running
 from tests.servers.shop import TABLES, writing
-
-
-def to_topics(
-    broker: KafkaBroker, server: MysqlServer, folder: Path, database: str = "shop", **kafka: Any
-) -> Settings:
-    """A pipeline into topics alone, with a prefix of its own."""
-    prefix = kafka.pop("topic_prefix", f"p{uuid.uuid4().hex[:8]}")
-    sink = KafkaSinkSettings((broker.address,), prefix, **kafka)
-    return replace(pipeline(server, folder, database), lake=None, kafka=sink, name=prefix)
-
-
-async def sent(service: Running, within_s: float = WITHIN_S) -> None:
-    """Until the topics have all that has passed by now."""
-    last = await service.sealed()
-    await service.until(
-        lambda: service.status(Name.KAFKA_SINK).get("segment", -1) >= last, "the topics have it", within_s
-    )
-
-
-async def judged(broker: KafkaBroker, settings: Settings, server: MysqlServer) -> dict[str, Judge]:
-    """Each topic of the shop, which has each change once and in order, and whose rows are the server's."""
-    assert settings.kafka is not None
-    found = {}
-    for table in TABLES:
-        topic = f"{settings.kafka.topic_prefix}.{table}"
-        judge = found[topic] = Judge().judge(await committed_messages(broker, topic))
-        assert judge.faults == []
-        ((rows,),) = server.sql(f"SELECT COUNT(*) FROM {table}")
-        assert sum(row is not None for row in judge.rows.values()) == rows
-    return found
 
 
 async def test_each_change_is_once_in_its_topic_and_a_snapshot_between(

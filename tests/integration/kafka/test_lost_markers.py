@@ -35,9 +35,9 @@ from pipeline.kafka.messages.records import record_runs
 from pipeline.kafka.position import KafkaPosition, SinkPosition
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from tests.actors.kafka.test_producer import producing, settings, topic_of
-from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.kafka import create_topic
 from tests.servers.kafka_messages import committed_messages
+from tests.servers.kafka_pipeline import sent, to_topics
 from tests.servers.service import running
 
 _HEAD = struct.Struct(">qi")  # a batch's first offset, and how many bytes follow

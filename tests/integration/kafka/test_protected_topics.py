@@ -15,7 +15,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, SnapshotMode
-from tests.integration.kafka.test_kafka_sink import sent, to_topics, written
+from tests.integration.kafka.test_kafka_sink import written
 from tests.integration.service.test_protection import (
     PLANTED,
     ROWS,
@@ -27,6 +27,7 @@ from tests.integration.service.test_protection import (
     value,
 )
 from tests.servers.kafka_messages import committed_messages, topics
+from tests.servers.kafka_pipeline import sent, to_topics
 from tests.servers.schema_registry import AvroReader, asked
 from tests.servers.service import running
 

@@ -17,7 +17,7 @@ from pipeline.kafka import step
 from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 from pipeline.messages.topology import ActorName as Name
 from tests.actors.kafka.test_producer import batch, producing, topic_of
-from tests.integration.kafka.test_kafka_sink import judged, to_topics
+from tests.servers.kafka_pipeline import judged, to_topics
 from tests.servers.secured_kafka import Named, Resource, Right, SecuredBroker
 from tests.servers.service import running
 

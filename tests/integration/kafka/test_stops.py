@@ -21,9 +21,9 @@ from pipeline.config.settings import Settings
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.state import Committing, CommittingLast, SendingPortion, State
 from pipeline.messages.topology import ActorName as Name
-from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.kafka_messages import committed_messages
+from tests.servers.kafka_pipeline import sent, to_topics
 from tests.servers.service import Running, running
 from tests.servers.stopped import stop
 

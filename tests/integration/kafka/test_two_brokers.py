@@ -20,9 +20,9 @@ from pipeline.schema.table_filter import TableFilter
 from tests.actors.kafka.test_producer import producing
 from tests.actors.kafka.test_producer import settings as producer_settings
 from tests.integration.kafka.test_broker_kills import OF_ALL_WITHIN_S, place
-from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
 from tests.servers.kafka import remove_topic
 from tests.servers.kafka_cluster import KafkaCluster, two_brokers
+from tests.servers.kafka_pipeline import judged, sent, to_topics
 from tests.servers.service import Running, running
 from tests.servers.shop import writing
 

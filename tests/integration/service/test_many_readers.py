@@ -15,10 +15,9 @@ from actors.source import failover
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import HttpSettings
 from pipeline.source import failover as judgement
-from tests.integration.snapshot.test_replica_watermarks import caught_up
-from tests.integration.source.test_failover import begun, cluster, listing, promote, reached
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import begun, caught_up, cluster, listing, promote, reached
 from tests.servers.web import Web, web
 
 HALF = 150  # transactions before the primary goes, and after

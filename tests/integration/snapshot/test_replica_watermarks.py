@@ -14,7 +14,7 @@ from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.source.connection import Source
 from actors.source.errors import SourceUnready
 from deploy.demo import shop
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
+from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -33,6 +33,7 @@ from tests.integration.source.test_group_commit import counting, logged, prepare
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import caught_up, replicated
 from tests.servers.selector import Bench, bench
 from tests.servers.service import pipeline, running
 from tests.servers.shop import SIZE, TABLES, stocked, writing
@@ -51,24 +52,6 @@ class Read(NamedTuple):
     counts: list[tuple[int, int]]
     executed: GtidSet
     high: GtidSet
-
-
-def replicated(mysql_factory: MysqlFactory) -> tuple[MysqlServer, MysqlServer]:
-    """A server and its replica, which applies in parallel."""
-    source = mysql_factory({**GTIDS, **FULL_METADATA})
-    replica = mysql_factory({**GTIDS, "replica_parallel_workers": "8", "read_only": "ON"})
-    account = source.create_capture_user()
-    replica.sql(
-        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port},"
-        f" SOURCE_USER = '{account.user}', SOURCE_PASSWORD = '{account.password}', SOURCE_AUTO_POSITION = 1,"
-        " GET_SOURCE_PUBLIC_KEY = 1",
-        "START REPLICA",
-    )
-    return source, replica
-
-
-def caught_up(source: MysqlServer, replica: MysqlServer) -> None:
-    replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{source.executed()}', 60)")
 
 
 def with_row_9(

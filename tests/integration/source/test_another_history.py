@@ -23,10 +23,9 @@ from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid import coordinates, file_positions, gtid_set, witness
 from pipeline.messages.topology import ActorName as Name
 from pipeline.snapshot.checkpoint import Checkpoint
-from tests.integration.snapshot.test_replica_watermarks import caught_up
-from tests.integration.source.test_failover import begun, cluster, listing
 from tests.servers.journal_oracle import entries
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import begun, caught_up, cluster, listing
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import settings as source_settings
 

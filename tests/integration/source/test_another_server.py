@@ -21,10 +21,10 @@ from pipeline.errors import Backoff
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
-from tests.integration.snapshot.test_replica_watermarks import caught_up, replicated
 from tests.servers.delay import DelayedLog
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import caught_up, replicated
 from tests.servers.selector import bench
 from tests.servers.service import pipeline, running
 from tests.servers.source import cut, settings

@@ -7,12 +7,12 @@ So the source judges the journal at the end, and each change is counted.
 import random
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pymysql
 import pytest
@@ -20,23 +20,33 @@ from structlog.testing import capture_logs
 
 from actors.runtime.supervisor import ExitCode
 from actors.source import failover
-from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.config.settings import ServerAddress, Settings, SnapshotMode
+from pipeline.config.settings import SnapshotMode
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
-from pipeline.schema.table_schema import TableId
 from pipeline.source import failover as judgement
 from tests.integration.schema.test_inferred_changes import at_rest
-from tests.integration.snapshot.test_replica_watermarks import caught_up
 from tests.servers.at_work import at_work
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import Running, pipeline, running
+from tests.servers.replicas import (
+    ROWS,
+    T,
+    at,
+    begun,
+    caught_up,
+    cluster,
+    fill,
+    follow,
+    listing,
+    promote,
+    reached,
+    server,
+)
+from tests.servers.service import Running, running
 
-T: Final = TableId("d", "t")
-ROWS: Final = 1_000
 WRITERS: Final = 2
 
 
@@ -45,37 +55,6 @@ def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for longer than that takes."""
     monkeypatch.setattr(failover, "SERVERS_EVERY_S", 0.05)
     monkeypatch.setattr(judgement, "COMMITTING_S", 0.2)
-
-
-def server(mysql_factory: MysqlFactory, **options: str) -> MysqlServer:
-    """A server that may be a primary, and a replica which applies in parallel."""
-    return mysql_factory({**GTIDS, **FULL_METADATA, "replica_parallel_workers": "4", **options})
-
-
-def follow(replica: MysqlServer, primary: MysqlServer) -> None:
-    """Lets it replicate from this one, whatever it did before."""
-    replica.sql(
-        "STOP REPLICA",
-        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{primary.host}', SOURCE_PORT = {primary.port},"
-        f" SOURCE_USER = '{CAPTURE.user}', SOURCE_PASSWORD = '{CAPTURE.password}', SOURCE_AUTO_POSITION = 1,"
-        " GET_SOURCE_PUBLIC_KEY = 1, SOURCE_CONNECT_RETRY = 1",
-        "START REPLICA",
-        "SET GLOBAL read_only = ON",
-    )
-
-
-def promote(replica: MysqlServer) -> None:
-    """Let it be the primary, once it has applied what it had received."""
-    replica.sql("STOP REPLICA IO_THREAD")
-    [(received,)] = replica.sql(
-        "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
-    )
-    replica.sql(
-        f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{received}', 60)",
-        "STOP REPLICA",
-        "RESET REPLICA ALL",
-        "SET GLOBAL read_only = OFF",
-    )
 
 
 @dataclass
@@ -122,56 +101,6 @@ class Writers:
         told = Counter((c.op, *c.key, c.row["v"] if c.op != "d" else 0) for c in changes)
         done = Counter((kind, key, value if kind != "d" else 0) for kind, key, value in self.done)
         return [f"missing: {each}" for each in (done - told)] + [f"too much: {e}" for e in (told - done)]
-
-
-def fill(primary: MysqlServer) -> None:
-    """A table with rows, and the user for capture; all of it in the log."""
-    rows = ", ".join(f"({key}, 0)" for key in range(ROWS))
-    primary.create_capture_user("d")
-    primary.sql(
-        "CREATE DATABASE d",
-        "CREATE TABLE d.t (id INT PRIMARY KEY, v INT)",
-        f"INSERT INTO d.t VALUES {rows}",
-        "ANALYZE TABLE d.t",
-    )
-
-
-def cluster(mysql_factory: MysqlFactory, *logs: str) -> list[MysqlServer]:
-    """A primary and a replica for each of these names of logs, which have caught up."""
-    primary = server(mysql_factory)
-    fill(primary)
-    replicas = [server(mysql_factory, log_bin=log, read_only="ON") for log in logs]
-    for replica in replicas:
-        follow(replica, primary)
-        caught_up(primary, replica)
-    return [primary, *replicas]
-
-
-def listing(folder: Path, first: MysqlServer, *others: MysqlServer, **source: Any) -> Settings:
-    """Capture from the first of these, or another one of them; `source` are of its settings."""
-    plain = pipeline(first, folder, "d", chunk_rows=25, mode=SnapshotMode.NO_DATA)
-    addresses = tuple(ServerAddress(other.host, other.port) for other in others)
-    quick = {"failover_after_s": 0.2, **source}
-    return replace(plain, source=replace(plain.source, others=addresses, **quick))
-
-
-def at(service: Running) -> str | None:
-    """The server whose log is read, by its UUID."""
-    told: str | None = service.status(Name.BINLOG_READER).get("server")
-    return told
-
-
-@asynccontextmanager
-async def begun(settings: Settings) -> AsyncIterator[Running]:
-    """The service, once its first segment is sealed."""
-    async with running(settings) as service:
-        await service.begun()
-        yield service
-
-
-async def reached(service: Running, server: MysqlServer) -> None:
-    """Until the log is read from this server."""
-    await service.until(lambda: at(service) == server.uuid, f"capture is at {server.port}")
 
 
 async def sealed(service: Running, server: MysqlServer) -> None:

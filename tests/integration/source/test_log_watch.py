@@ -21,8 +21,8 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.service.test_without_gtids import COLUMNS, SIGNALS
-from tests.integration.source.test_failover import follow
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import follow
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import settings
 

@@ -15,9 +15,9 @@ from pipeline.config.settings import HttpSettings, ServerAddress, Settings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.integration.service import test_without_gtids as without_gtids
-from tests.integration.source.test_failover import follow
 from tests.servers.executed import executed
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import follow
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import connections
 from tests.servers.web import web

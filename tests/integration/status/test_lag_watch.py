@@ -17,11 +17,10 @@ from actors.status.lag_watch import LagWatch
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.metrics import Gauge
-from tests.integration.snapshot.test_replica_watermarks import caught_up
-from tests.integration.source.test_failover import follow
 from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
+from tests.servers.replicas import caught_up, follow
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import connected
 
