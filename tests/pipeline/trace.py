@@ -38,7 +38,7 @@ from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerR
 from pipeline.types.column_types import Integer
 from tests.pipeline import builders
 from tests.pipeline.builders import LIMITS, ROW, altered, gtids, place, table
-from tests.pipeline.trace_orders import state_lines, told
+from tests.pipeline.trace_orders import short, state_lines, told
 
 _TABLES = {name: table(name) for name in ("orders", "items", "users")}
 _TABLES["logs"] = table("logs", "line", key=())
@@ -135,7 +135,7 @@ class Trace:
         try:
             self.state, orders = coordinator.step(self.state, message)
         except InvariantBroken as broken:
-            return (f"{_UNEXPECTED[0]}: {_short(str(broken))}",)
+            return (f"{_UNEXPECTED[0]}: {short(str(broken))}",)
         return self._told(before, orders, self.shown)
 
     def _told(self, before: State, orders: tuple[Order, ...], shown: Checkpoint | None) -> tuple[str, ...]:
@@ -198,10 +198,6 @@ def _lines(text: str) -> Iterator[str]:
             raise ValueError(f"a trace has no line like {line!r}")
         yield line
         yield from (f"{_INDENT}{each}" for each in told_lines)
-
-
-def _short(text: str) -> str:
-    return re.sub(r"00000000-0000-0000-0000-00000000000(?=[a-f])", "", text).replace("\n", "")
 
 
 # The parts of messages

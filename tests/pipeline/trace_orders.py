@@ -97,7 +97,7 @@ def _part(part: ChangePart | ChunkPart) -> str:
         case ChangePart(changes, transactions, scn):
             names = dict.fromkeys(changes.images["transaction"].to_pylist())
             images = ", ".join(_images(changes))
-            of = " ".join(_short(str(transactions.gtid(index))) for index in names)
+            of = " ".join(short(str(transactions.gtid(index))) for index in names)
             return f"  changes of {changes.schema.table.name} from SCN {scn} on, by {of}: {images}"
         case ChunkPart(_, schema, _, _, _, scn, begins_scan=True):
             return f"  all rows of {schema.table.name} come from SCN {scn} on"
@@ -126,11 +126,11 @@ def _images(changes: TableChanges) -> Iterator[str]:
 def _answer(answer: SignalOutcome) -> str:
     match answer:
         case SignalAccepted(name, detail):
-            return f"  accept {name}: {_short(detail)}"
+            return f"  accept {name}: {short(detail)}"
         case SignalRejected(name, reason):
-            return f"  reject {name}: {_short(reason)}"
+            return f"  reject {name}: {short(reason)}"
         case SignalState(name, outcome, detail):
-            return f"  row {name} {outcome.name.lower()}: {_short(detail)}"
+            return f"  row {name} {outcome.name.lower()}: {short(detail)}"
         case _:
             assert_never(answer)
 
@@ -310,8 +310,9 @@ def _high(high: watermark.High) -> str:
 
 
 def _set(gtids: GtidSet) -> str:
-    return _short(str(gtids)) or "nothing"
+    return short(str(gtids)) or "nothing"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text in which servers are letters, in one line."""
     return re.sub(r"00000000-0000-0000-0000-00000000000(?=[a-f])", "", text).replace("\n", "")

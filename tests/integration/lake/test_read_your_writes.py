@@ -14,13 +14,11 @@ from urllib.request import urlopen
 import aiomysql
 import pymysql
 import pytest
-from click.testing import CliRunner, Result
 
 from actors.http.changes.client import changes
 from actors.lake.live_view import live_view
 from actors.lake.read_your_writes import SESSION_TRACK, NotApplied, Written, read_your_writes
 from actors.lake.spark.spark_session import Spark
-from actors.service.cli import main
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
@@ -28,6 +26,7 @@ from pipeline.errors import Definite
 from pipeline.journal.applied.progress import Through
 from pipeline.lake.live_view import Versions
 from pipeline.schema.table_schema import TableId
+from tests.actors.service.command_line import tidemark
 from tests.servers.duckdb_engine import engine
 from tests.servers.own_writes import OwnWrites
 from tests.servers.service_process import configuration
@@ -66,10 +65,6 @@ def shop(
     service = Service(config, tmp_path / "journal", tmp_path / "log")
     yield Shop(mysql, config, writes.table, writes, service)
     service.kill()
-
-
-def tidemark(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_each_writer_finds_its_own_write_at_the_answered_versions(

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
 from actors.runtime.supervisor import ExitCode
-from actors.service.cli import main
 from actors.service.lake.lake_listing import find_lake, list_lake
 from actors.service.lake.lake_status import lake_report
 from actors.service.live_view_text import script
@@ -21,6 +19,7 @@ from pipeline.errors import Definite
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables.properties import Property
 from pipeline.lake.tables.tier import Tier
+from tests.actors.service.command_line import tidemark
 from tests.servers.delta_rs import execute
 from tests.servers.duckdb_engine import engine
 
@@ -42,10 +41,6 @@ def lake(tmp_path: Path) -> Path:
     with zipfile.ZipFile(KEPT) as archive:
         archive.extractall(tmp_path, [name for name in archive.namelist() if name.startswith("lake/")])
     return tmp_path / "lake"
-
-
-def tidemark(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_all_tables_of_a_lake_become_views_by_its_path_alone(lake: Path) -> None:
