@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import structlog
+
 from actors.signals.channel import IncomingSignal
 from pipeline.config.settings import VerifySettings
 from pipeline.messages.signals import SignalAnswer, SignalRejected
@@ -18,6 +20,8 @@ from pipeline.signals.verify_schedule import (
 )
 from pipeline.snapshot.checkpoint import Checkpoint
 
+log = structlog.get_logger()
+
 
 class VerifySchedule:
     """The channel of the schedule. `clock` gives the seconds since the epoch."""
@@ -29,6 +33,8 @@ class VerifySchedule:
         self._clock = clock
         self._next_at = 0.0
         self._rejected = asyncio.Event()
+        # The signal that was last told to come while a verification is under way.
+        self._early: ScheduledSignal | None = None
 
     async def receive(self) -> IncomingSignal:
         """Returns the signal of the present slot, once it is due."""
@@ -58,5 +64,12 @@ class VerifySchedule:
 
     def _answered(self, scheduled: ScheduledSignal, given: SignalAnswer) -> None:
         if isinstance(given, SignalRejected):
+            if given.busy and scheduled != self._early:
+                self._early = scheduled
+                log.warning(
+                    "a verification is under way at the time of the next one",
+                    id=given.id,
+                    reason=given.reason,
+                )
             self._next_at = retry_rejected_at(scheduled, self._clock())
             self._rejected.set()

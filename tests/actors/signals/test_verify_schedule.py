@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from actors.signals.verify_schedule import VerifySchedule
 from pipeline.config.settings import VerifySettings
@@ -43,6 +44,22 @@ async def test_a_rejected_signal_is_sent_again() -> None:
     await first.answer(SignalRejected("verify-every-3600s-5", "its mirror isn't complete"))
     clock.now += REJECTED_PAUSE_S
     assert (await channel.receive()).text == first.text
+
+
+async def test_a_verification_that_lasts_until_the_next_ones_time_is_told_once_for_each_time() -> None:
+    clock = Clock()
+    channel = VerifySchedule(VerifySettings(1.0), clock)
+    with capture_logs() as told:
+        for busy in (False, True, True):
+            await (await channel.receive()).answer(SignalRejected("five", "of shop.t", busy=busy))
+            clock.now += REJECTED_PAUSE_S
+        clock.now = 6 * HOUR
+        await (await channel.receive()).answer(SignalRejected("six", "of shop.t", busy=True))
+    event = "a verification is under way at the time of the next one"
+    assert told == [
+        {"event": event, "id": each, "reason": "of shop.t", "log_level": "warning"}
+        for each in ("five", "six")
+    ]
 
 
 async def test_a_rejection_comes_while_the_next_signal_is_waited_for() -> None:
