@@ -90,32 +90,20 @@ def accept_batch(
     if (reason := batch.cut_off.get(table)) is not None:
         return _nothing(delivered, batch, reason)
     pieces, back = missing_pieces(delivered, table, batch), batch.resumed(table, delivered)
-    generations = batch.generations.get(table, ()) if back is None else (back,)
-    begun = {each.segment: each for each in generations}
-    partial = {piece.segment for piece in pieces.changes if piece.absent}
-    steps = batch.alterations.get(table, ())
-    altered = steps if back is None else tuple(step for step in steps if step.segment >= back.segment)
-    taken = AcceptedBatch(
-        pieces,
-        delivered.schema,
-        delivered.since,
-        (),
-        unchanged_plan(delivered.columns, delivered.schema),
-        delivered.generation,
-        batch.through,
-        delivered.partial,
-    )
-    segments = {piece.segment for piece in (*pieces.changes, *pieces.rows)}
     begins = 0 if back is None else back.segment
-    segments |= {piece.segment for piece in pieces.verified if piece.latest and piece.segment >= begins}
-    for segment in sorted({*segments, *begun, *(step.segment for step in altered)}):
+    begun = batch.generations.get(table, ()) if back is None else (back,)
+    generations = {each.segment: each for each in begun}
+    altered = tuple(step for step in batch.alterations.get(table, ()) if step.segment >= begins)
+    partial = {piece.segment for piece in pieces.changes if piece.absent}
+    taken = replace(_nothing(delivered, batch), pieces=pieces, schema=delivered.schema, through=batch.through)
+    for segment in sorted({*_with_files(pieces, begins), *generations, *(step.segment for step in altered)}):
         try:
             known = segment <= delivered.since
             after = replace(taken, partial=taken.partial or segment in partial)
             for step in altered:
                 if step.segment == segment:
                     after = _apply_alteration(after, _formed_step(step, types), rule, known)
-            after, generation = _formed_segment(after, segment, begun.get(segment), types, known)
+            after, generation = _formed_segment(after, segment, generations.get(segment), types, known)
             versions = _versions(after.pieces).get(segment, [])
             taken = _take_segment(after, segment, versions, generation, rule, known)
             taken = _take_verified(taken, segment, types, rule, known)
@@ -126,11 +114,17 @@ def accept_batch(
     return replace(taken, pieces=_of_generation(taken, batch, table))
 
 
-def _nothing(delivered: LakeTableState, batch: Batch, reason: str) -> AcceptedBatch:
+def _nothing(delivered: LakeTableState, batch: Batch, reason: str = "") -> AcceptedBatch:
     """Returns what a table takes that gets nothing more. It creates and alters nothing."""
     plan = unchanged_plan(delivered.columns, delivered.schema)
     generation, partial = delivered.generation, delivered.partial
     return AcceptedBatch(Pieces(), None, delivered.since, (), plan, generation, batch.after, partial, reason)
+
+
+def _with_files(pieces: Pieces, begins: int) -> set[int]:
+    """Returns the segments with files to take or, from where the table `begins`, to compare."""
+    compared = (piece for piece in pieces.verified if piece.latest and piece.segment >= begins)
+    return {piece.segment for piece in (*pieces.changes, *pieces.rows, *compared)}
 
 
 def _before(pieces: Pieces, segment: int) -> Pieces:
