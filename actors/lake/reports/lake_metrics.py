@@ -163,8 +163,7 @@ class LakeMetrics:
     @contain_errors
     def _measure_mirror(self, table: TableId, state: State) -> None:
         background, name = state.background, str(table)
-        since = background.rebuilding.get(table, 0.0)
-        since = since if since and self._captured.match(table) else 0.0
+        since = background.rebuilding.get(table, 0.0) if self._captured.match(table) else 0.0
         self._metrics.set(catalogue.MIRROR_REBUILDING, since, table=name)
         if (mirrored := background.mirrored.get(table)) is not None:
             self._metrics.set(catalogue.MIRROR_PENDING, mirrored.pending, table=name)
