@@ -260,7 +260,7 @@ class LakeFiles:
             return None
         now = time.time_ns()
         try:
-            os.utime(source)  # before VACUUM can see the link
+            os.utime(source, ns=(now, now))  # before VACUUM can see the link
             os.link(source, path)
         except OSError as error:
             if error.errno not in NO_LINK:
