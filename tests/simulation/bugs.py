@@ -348,7 +348,7 @@ def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
 
 
 def rows_of_older_generations_are_delivered(patch: Patch) -> None:
-    patch.setattr(delivery, "_of_generation", lambda taken, _batch, _table: taken.pieces.rows)
+    patch.setattr(delivery, "_of_generation", lambda taken, _batch, _table: taken.pieces)
 
 
 def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:

@@ -478,7 +478,8 @@ class Topics:
     def _judge_statements(self, messages: list[Message]) -> None:
         """Whoever sees a change sees the statements before it, unless their topic is set aside or lacks its marker."""
         broker = self._broker
-        at = None if broker.position is None else positions.from_json(broker.position.text)
+        newest = broker.left_position or broker.position  # what lacks its marker is decided too
+        at = None if newest is None else positions.from_json(newest.text)
         if STATEMENTS in broker.left or (at is not None and STATEMENTS in at.set_aside):
             return
         last = max(
