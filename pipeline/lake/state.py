@@ -93,11 +93,19 @@ class LakeProgress:
 
     @property
     def mergeable(self) -> Mapping[TableId, Mirror]:
-        """The mirrors that may be merged: of tables that have everything that the others have."""
+        """The mirrors that may be merged: of tables that have what the others have, and no more."""
         if self.ahead is not None:
             return {}
-        lacking = self.failed.keys() | self.late.tables
-        return {table: mirror for table, mirror in self.checkpoint.mirrors.items() if table not in lacking}
+        other = self.failed.keys() | self.late.tables | self.beyond
+        return {table: mirror for table, mirror in self.checkpoint.mirrors.items() if table not in other}
+
+    @property
+    def beyond(self) -> frozenset[TableId]:
+        """The tables that have changes of later segments, since batches began again for others.
+
+        Work would take only a part of their changes, and what is left of them isn't counted.
+        """
+        return frozenset(table for table, found in self.tables.items() if found.changes > self.segment)
 
     def stopped(self, table: TableId) -> str | None:
         """Returns why a table gets nothing."""
@@ -282,7 +290,9 @@ class State:
             so_far.tables,
             so_far.mergeable,
             runs_of((so_far.ahead or so_far).checkpoint),
-            frozenset(so_far.tables) if so_far.ahead is not None else so_far.left_out | so_far.failed.keys(),
+            frozenset(so_far.tables)
+            if so_far.ahead is not None
+            else so_far.left_out | so_far.failed.keys() | so_far.beyond,
             so_far.checkpoint.unread,
             so_far.newest,
         )

@@ -771,6 +771,27 @@ def test_between_two_batches_begins_what_is_due() -> None:
     assert isinstance(merge, MergeMirror)
 
 
+@pytest.mark.parametrize("rebuilding", [None, 1.0])
+def test_a_mirror_waits_for_the_batches_that_its_table_had_before_a_restart(
+    rebuilding: float | None,
+) -> None:
+    """The sink can't tell how many of the changes that it found come after a segment before the last of them."""
+    story = Story()
+    story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
+    found = replace(had(5, 3, generation=0), merged=2, pending=3, rebuilding=rebuilding)
+    batches = [of(ORDERS, segment, {ORDERS: Ready(0)}) for segment in (4, 5)]
+    story.after(JournalFound(batches[-1].checkpoint, 5), TablesFound({ORDERS: found}))
+    story.after(CursorFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint))
+    for each, orders in zip(batches, ([ReadBatch(4, 5)], []), strict=True):
+        assert story.state.background.under_way is None
+        order = story.read(each).only(DeliverTable)
+        assert order.pieces == Pieces()
+        story.after(TableDelivered(ORDERS, found, order.pieces)).after(ProgressReported())
+        assert [order for order in story.orders if isinstance(order, ReadBatch)] == orders
+    work = story.only(MergeMirror) if rebuilding is None else story.only(CompleteMirror)
+    assert (work.through, work.changes) == (5, 3)
+
+
 def test_work_that_is_given_up_rests_and_begins_again_at_its_moment() -> None:
     story = merging().after(WorkGivenUp())
     assert story.orders == []
