@@ -347,10 +347,6 @@ def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
         patch.setattr(module, "is_newer", lambda _generation, present: present is None)
 
 
-def rows_of_older_generations_are_delivered(patch: Patch) -> None:
-    patch.setattr(delivery, "_of_generation", lambda taken, _batch, _table: taken.pieces)
-
-
 def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
     original = batch_.missing_pieces
 
@@ -835,7 +831,6 @@ RARE: tuple[Bug, ...] = (
     mutations.any_key_will_do,
     high_is_read_with_low,
     children_go_on_without_their_parents,
-    rows_of_older_generations_are_delivered,
     mutations.an_empty_plan_is_anybodys,
     mutations.tables_that_stand_still_are_under_way,
     what_was_read_elsewhere_counts,
