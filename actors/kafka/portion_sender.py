@@ -196,7 +196,7 @@ class PortionSender:
                     making.topic(table),
                     f"segment {entry.segment} has rows of a first snapshot in several versions of the table's columns, "
                     "and an earlier version of Tidemark didn't note their places among the changes; leave the table "
-                    "out with kafka.tables; once that has started, take it in and order a snapshot",
+                    "out with kafka.tables; once that has started, take it in and request a snapshot",
                 )
 
     async def _send_statements(

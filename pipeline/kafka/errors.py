@@ -99,7 +99,7 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     "ProducerFencedError": _FENCED,
     "InvalidTopicError": (
         "a table's name makes no topic's name",
-        "leave the table out with kafka.tables; once that has started, add a route, take it in and order a snapshot",
+        "leave the table out with kafka.tables; once that has started, add a route, take it in and request a snapshot",
     ),
     "InvalidTransactionTimeout": (
         "the broker doesn't keep a transaction open for so long",

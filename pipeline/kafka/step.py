@@ -305,7 +305,7 @@ def _checked_position(state: State, found: PlacesFound) -> KafkaPosition:
     if position is None and journal.confirmed:
         raise PositionLost(
             "the position topic is empty, though messages were sent before: restore it, or drop the consumer with "
-            "tidemark forget-consumer FILE kafka, and order snapshots"
+            "tidemark forget-consumer FILE kafka, and request snapshots"
         )
     if found.of is not None and found.of != journal.journal:
         raise PositionLost(
@@ -327,19 +327,19 @@ def _checked_position(state: State, found: PlacesFound) -> KafkaPosition:
         raise PositionLost(
             f"the topics have segment {position.segment + begun}, and the journal ended with {journal.end} before this "
             "service continued it: it was restored from a copy; restore a newer one, or name another position topic "
-            "with kafka.position_topic and order snapshots"
+            "with kafka.position_topic and request snapshots"
         )
     if position.segment + 1 < journal.first:
         raise PositionLost(
             f"the topics have everything through segment {position.segment}, and the journal begins with "
-            f"{journal.first}: name another position topic with kafka.position_topic, and order snapshots"
+            f"{journal.first}: name another position topic with kafka.position_topic, and request snapshots"
         )
     if not journal.confirmed and position.segment + begun < journal.joined:
         # Until the consumer was registered again, nothing asked the journal for the rows before updates.
         raise PositionLost(
             f"the topics have segment {position.segment + begun}, and the consumer kafka was forgotten and joined the "
             f"journal again after segment {journal.joined}: name another position topic with kafka.position_topic, "
-            "and order snapshots"
+            "and request snapshots"
         )
     return position
 
@@ -507,7 +507,7 @@ def _retry_topic(state: State, topic: str, first: int) -> Next:
             aside,
             reason=f"it has everything through segment {aside.position.segment}, and the journal begins with "
             f"{first}; it gets nothing more until you name another position topic with kafka.position_topic and "
-            "order snapshots",
+            "request snapshots",
         )
         aside_now = {**state.at.set_aside, topic: gone}
         state = replace(state, at=replace(state.at, set_aside=aside_now), first=first)

@@ -133,7 +133,7 @@ class Envelope:
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
             raise KafkaRefused(
                 f"an update of {self.mapping.schema.table} has no row before it in the journal; name another position "
-                "topic with kafka.position_topic, and order snapshots"
+                "topic with kafka.position_topic, and request snapshots"
             )
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         shown = np.where(created, CREATE, op)
