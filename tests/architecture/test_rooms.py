@@ -37,6 +37,16 @@ def test_the_document_lists_the_rooms(top: str) -> None:
     assert sorted(told) == sorted(room.name for room in rooms_of(ROOT / top) if room.is_dir())
 
 
+@pytest.mark.parametrize("top", TOPS)
+def test_the_document_says_what_the_folders_of_a_room_hold(top: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    part = text.split(f"## The rooms of `{top}/`")[1].split("\n## ")[0]
+    for row in (line.split("|") for line in part.splitlines() if line.startswith("| ")):
+        rooms = [ROOT / top / room for room in re.findall(r"`(\w+)/`", row[1])]
+        folders = {inner.name for room in rooms for inner in rooms_of(room) if inner.is_dir()}
+        assert folders - set(re.findall(r"`(\w+)`", row[2])) == set()
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name)
 def test_imports_go_down(folder: Path) -> None:
     assert circle(arrows(folder)) == set()
