@@ -42,7 +42,7 @@ from pipeline.messages.chunks import (
 )
 from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournalWriter, ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, Full
-from pipeline.schema.table_filter import ALL_TABLES, TableFilter
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.key_protection import conceal_keys
@@ -77,7 +77,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         *,
         has_lake: bool = True,
         protection: Protection,
-        captured: TableFilter = ALL_TABLES,
+        captured: TableFilter,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._ports = ports

@@ -9,7 +9,6 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -82,10 +81,10 @@ def write_file(path: Path, content: bytes, mode: int = _MODE, *, durable: bool) 
 
 
 @contextmanager
-def unsynced_file(path: Path, mode: int = _MODE) -> Iterator[IO[bytes]]:
+def unsynced_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file, which is for the caller to make durable; gone as that of `write_file`."""
     try:
-        with open(path, "wb", opener=partial(os.open, mode=mode)) as file:
+        with path.open("wb") as file:
             yield file
     except OSError:
         path.unlink(missing_ok=True)

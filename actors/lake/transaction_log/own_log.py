@@ -103,7 +103,7 @@ class _Known:
 class OwnLog:
     """The log of the table at a path, as far as it can be read and written without the JVM."""
 
-    def __init__(self, path: str, sync_earlier: SyncEarlier = no_sync) -> None:
+    def __init__(self, path: str, sync_earlier: SyncEarlier) -> None:
         self._path = path
         self._sync_earlier = sync_earlier
         filesystem, folder = lake_filesystem(path)
