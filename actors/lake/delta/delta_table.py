@@ -51,7 +51,7 @@ from actors.lake.delta.statements import merge_by_statement, within
 from actors.lake.files.file_placement import naming_table, sync_checkpoint
 from actors.lake.files.mirror_files import ListedFile, MirrorFiles
 from actors.lake.filesystem import passing_folder
-from actors.lake.spark.spark_session import side_session
+from actors.lake.spark.spark_session import MANY_PARTS, side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, IsBefore, logged_files
 from actors.lake.transaction_log.own_log import OwnLog, SyncEarlier, no_sync
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, NewTable
@@ -69,10 +69,6 @@ from pipeline.lake.tables.properties import VECTORS, Property
 from pipeline.lake.tables.spark_sql import quoted
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.spelling import fold_name
-
-# A merge divides its rows by keys into so many parts. Spark joins parts up to some ten MiB. So it sorts and hashes them
-# in memory, and no task holds a core for long.
-_PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
 # So many files of a mirror are read at once, each in pieces of half a million keys, or of fewer with long texts.
 _READERS: Final = 2
@@ -344,12 +340,12 @@ class DeltaTable:
             return
         vectors = transaction.metadata().configuration().get(VECTORS)
         if not vectors.isDefined() or vectors.get() != "true":
-            merge_by_statement(self._spark, merge, application, metadata, _PARTS, self.size())
+            merge_by_statement(self._spark, merge, application, metadata, MANY_PARTS, self.size())
             return
         version = transaction.snapshot().version()
         columns = columns_of(transaction.metadata().schemaString())
         folder = passing_folder(merging_path(merge.lake, merge.schema.table)) if merge.few else nullcontext()
-        with side_session(self._spark, _PARTS) as session, folder as gathered:
+        with side_session(self._spark, MANY_PARTS) as session, folder as gathered:
             keys = None if gathered is None else self._gather(session, merge, gathered)
             merge = within(session, merge, self.size()) if keys is None else replace(merge, gathered=GATHERED)
             rows = _cast_rows(session.sql(merge.rows(version)), columns)

@@ -45,6 +45,10 @@ log = structlog.get_logger()
 # Settings of a session that belong at the number of cores.
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
 
+# For statements that join whole tables by their keys: so many parts, however few the cores are. Spark joins small parts
+# again, up to some ten MiB. So it sorts and hashes each in memory, and no task holds a core for long.
+MANY_PARTS: Final = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
+
 # A thread's jobs share the cores fairly with those of another pool.
 _POOL = "spark.scheduler.pool"
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from actors.lake.delta.lake_table import TableOpener
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.live_view import find_view
-from actors.lake.spark.spark_session import side_session
+from actors.lake.spark.spark_session import MANY_PARTS, side_session
 from actors.lake.verification.comparison import Comparison
 from actors.lake.verification.held_files import HeldFiles
 from actors.lake.verification.results import VerificationResults
@@ -30,9 +30,6 @@ from pipeline.snapshot.reselect_keys import key_rows
 
 # How many keys a repair gets at once.
 MOST_REPAIRED: Final = 1000
-
-# Rows of both sides are grouped in so many parts, however few the cores are. Spark joins small ones again.
-_PARTITIONS: Final = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
 
 class LakeVerification:
@@ -58,7 +55,7 @@ class LakeVerification:
     def verify(self, work: VerifyRows) -> tuple[Judgement, ...]:
         """Compares a table's files, and returns the results of the verifications that have ended, the earliest first.
 
-        Raises Conflict while the live view lacks changes that came behind columns which the mirror doesn't have yet.
+        Raises Conflict while the live view lacks changes that came after columns which the mirror doesn't have yet.
         """
         known = {run: self._results.judged(run) for run in work.ended}
         view = None if work.stopped else find_view(self._session, self._root, work.table)
@@ -66,7 +63,7 @@ class LakeVerification:
             raise Conflict("its live view lacks changes until its mirror has the changelog's columns")
         held = self._held.files(work.table, work.through)
         unjudged = [run for run in work.runs if known.get(run) is None]
-        with side_session(self._session, _PARTITIONS) as session:
+        with side_session(self._session, MANY_PARTS) as session:
             comparison = Comparison(session, self._root, self._tables, self._held, work, view, held)
             # After a failure several may have ended, and each of them is shown to be equal by itself.
             equal = [run for run in unjudged if comparison.is_equal(run)]

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from actors.lake.spark import spark_session
 from actors.lake.spark.java import class_archive, java_program
+from actors.runtime.filesystem import sync
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 
@@ -59,7 +60,7 @@ def archive_spark_classes(jars: Sequence[Path]) -> Path:
         with tempfile.TemporaryDirectory(prefix=".spark-", dir=archive.parent) as draft:
             made = Path(draft) / archive.name
             _leave_archive(made, base, jars, Path(draft))
-            _sync(made)  # a JVM that maps an archive with pages missing ends with SIGBUS
+            sync(made)  # a JVM that maps an archive with pages missing ends with SIGBUS
             for other in archive.parent.glob("spark-*.jsa"):  # of a Java that has been replaced
                 other.unlink()
             made.replace(archive)
@@ -96,14 +97,6 @@ def _work(settings: SparkSettings, scratch: Path) -> None:
         _wait_for_end(spark.pid)
     finally:
         spark.stop()
-
-
-def _sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _wait_for_end(pid: int) -> None:
