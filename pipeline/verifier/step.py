@@ -52,7 +52,7 @@ A pause of the reader is reported at once, also while images wait. They then com
 reader hasn't read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
@@ -139,15 +139,9 @@ def start(
     tables = _tables_at_start(known, schemas, checkpoint.unproven, all_passed=not to_come)
     tables = {**dict.fromkeys(unsettled, Unproven()), **tables}
     ended: dict[TableId, TableState] = {t: Stopped() for t in checkpoint.stopped if t != signals}
-    # A start wasn't refused for these if capture had begun before.
-    cascading = (
-        effects_of_new_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)[0]
-        if outdated_keys
-        else ()
-    )
-    given = {stop.table: stop.reason for stop in cascading}
+    given = _reasons_by_keys(captured, foreign_keys, outdated_keys, ended)
     left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
-    fetched = (known.schema for known in tables.values() if isinstance(known, SchemaKnown))
+    fetched = (each.schema for each in tables.values() if isinstance(each, SchemaKnown))
     proven = uncapturable_tables(fetched, protection)
     stops = report_stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
@@ -167,15 +161,8 @@ def start(
         unknown_engines=checkpoint.unknown_engines,
         protection=protection,
     )
-    state, elsewhere = apply_survey(state)
-    new = [
-        s.schema
-        for t, s in state.tables.items()
-        if isinstance(s, SchemaKnown) and (s.schema != schemas.get(t) or t in checkpoint.unproven)
-    ]
-    state, news = report_schemas(state, new)
-    state, followed = follow_keys_at_start(state, foreign_keys, checkpoint.foreign_keys)
-    return _with_query(state, (*stops, *elsewhere, *news, *followed))
+    state, news = _news_at_start(state, checkpoint, foreign_keys)
+    return _with_query(state, (*stops, *news))
 
 
 def _tables_at_start(
@@ -199,6 +186,37 @@ def _tables_at_start(
         elif not isinstance(tables.get(table), SchemaKnown):
             tables[table] = SchemaPending(schema)
     return tables
+
+
+def _reasons_by_keys(
+    captured: TableFilter,
+    foreign_keys: tuple[ForeignKey, ...],
+    outdated_keys: OutdatedForeignKeys | None,
+    ended: Collection[TableId],
+) -> dict[TableId, str]:
+    """Returns why tables stop whose foreign keys can't be followed. A start isn't refused for them if capture had begun
+    before.
+    """
+    if outdated_keys is None:
+        return {}
+    stops, _ = effects_of_new_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)
+    return {stop.table: stop.reason for stop in stops}
+
+
+def _news_at_start(
+    state: State, checkpoint: Checkpoint, foreign_keys: tuple[ForeignKey, ...]
+) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns what the server shows and the checkpoint lacks: engines, schemas and foreign keys."""
+    state, engines = apply_survey(state)
+    schemas = [
+        known.schema
+        for table, known in state.tables.items()
+        if isinstance(known, SchemaKnown)
+        and (known.schema != checkpoint.schemas.get(table) or table in checkpoint.unproven)
+    ]
+    state, reported = report_schemas(state, schemas)
+    state, followed = follow_keys_at_start(state, foreign_keys, checkpoint.foreign_keys)
+    return state, (*engines, *reported, *followed)
 
 
 def _assumed_tables(known: KnownSchemas, tables: Mapping[TableId, TableState]) -> frozenset[TableId]:
