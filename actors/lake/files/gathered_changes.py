@@ -61,7 +61,7 @@ def gather_changes(
     read: list[FileColumn] = [(there[fold_name(field.name)], field.type) for field in columns]
     written, reader = numbered(columns), MirrorFiles(changelog)
     _, scn, segment = (there[name].name for name in COUNTED_BY)
-    key, keys, size, key_size = [len(META) + place for place in schema.key], list[list[pa.Array]](), 0, 0
+    keys = _GatheredKeys([len(META) + place for place in schema.key])
     filesystem, path = lake_filesystem(out)
     # Spark reads no dictionary in LZ4 where it filters by the column ("all input must be consumed").
     with pq.ParquetWriter(
@@ -82,15 +82,34 @@ def gather_changes(
                 if not rows.num_rows:
                     continue
                 writer.write_batch(rows)
-                keys.append([rows.column(place) for place in key])
-                size += rows.nbytes
-                key_size += sum(_LOOKUP_BYTES * len(part) + part.nbytes for part in keys[-1])
-                if key_size > MOST_CHANGED_BYTES or size > MOST_GATHERED_BYTES:
-                    raise ReadBySparkOnly("the keys that have changed, or their rows, are too many")
-    return [
-        pa.chunked_array([each[part] for each in keys], written.field(place).type).combine_chunks()
-        for part, place in enumerate(key)
-    ]
+                keys.take(rows)
+    return keys.columns(written)
+
+
+class _GatheredKeys:
+    """The keys of the changes so far. `places`: where the parts of the key are in the rows."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self._places = places
+        self._keys: list[list[pa.Array]] = []
+        self._key_bytes = 0
+        self._row_bytes = 0
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Takes the keys of further changes. Raises ReadBySparkOnly if the changes are too many by now."""
+        keys = [rows.column(place) for place in self._places]
+        self._keys.append(keys)
+        self._row_bytes += rows.nbytes
+        self._key_bytes += sum(_LOOKUP_BYTES * len(part) + part.nbytes for part in keys)
+        if self._key_bytes > MOST_CHANGED_BYTES or self._row_bytes > MOST_GATHERED_BYTES:
+            raise ReadBySparkOnly("the keys that have changed, or their rows, are too many")
+
+    def columns(self, schema: pa.Schema) -> list[pa.Array]:
+        """Returns a column for each part. `schema`: that of the rows."""
+        return [
+            pa.chunked_array([keys[part] for keys in self._keys], schema.field(place).type).combine_chunks()
+            for part, place in enumerate(self._places)
+        ]
 
 
 def gathered_columns(schema: TableSchema, stored: Mapping[str, Stored]) -> pa.Schema:
