@@ -186,7 +186,7 @@ class Consumers:
         unseen = self._checked.get(name)
         return told if unseen is None else replace(told, unchecked_end=None, unseen=unseen)
 
-    def behind(self, segment: int) -> str | None:
+    def slowest_before(self, segment: int) -> str | None:
         """Returns the slowest one, if it hasn't reported this segment."""
         slowest = min(((each.segment, name) for name, each in self.all().items()), default=None)
         return slowest[1] if slowest is not None and slowest[0] < segment else None

@@ -420,9 +420,9 @@ class JournalStore(JournalReader):
         self.bytes -= removed.bytes
         return removed
 
-    def behind(self) -> str | None:
+    def kept_for(self) -> str | None:
         """The consumer that the oldest segment is kept for, if it's for one."""
-        return self.consumers.behind(self._oldest)
+        return self.consumers.slowest_before(self._oldest)
 
     def _consumers_at(self) -> list[int]:
         self.reported_segments = {name: consumer.segment for name, consumer in self.consumers.all().items()}

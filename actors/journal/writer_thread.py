@@ -61,8 +61,8 @@ class WriterThread:
                 reserved = reserve and self.store.files.reserve()
                 if not removed and not reserved:
                     removed = self.store.retain(self.settings, _now(), full=True).segments
-                behind = None if removed else self.store.behind()
-                return RetentionApplied(removed, behind, reserved, self.store.bytes, self.store.files.shown)
+                kept_for = None if removed else self.store.kept_for()
+                return RetentionApplied(removed, kept_for, reserved, self.store.bytes, self.store.files.shown)
             case _:
                 assert_never(work)
 

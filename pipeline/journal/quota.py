@@ -23,14 +23,14 @@ from pipeline.messages.journal import Full, Room
 _MIB: Final = 1 << 20
 
 
-def quota_reached(quota_mib: int, keep_mib: int, size: int, behind: str | None, room: Room) -> str | None:
+def quota_reached(quota_mib: int, keep_mib: int, size: int, kept_for: str | None, room: Room) -> str | None:
     """Returns why capture has to wait with this many bytes, after retention has removed what it may; None if it
     needn't.
 
-    `behind`: the consumer for which the oldest segment is kept. If capture had to wait before, it continues a quarter
+    `kept_for`: the consumer for which the oldest segment is kept. If capture had to wait before, it continues a quarter
     of the way from the quota down to what retention keeps. So it doesn't stop again at once.
     """
-    if not quota_mib or behind is None:
+    if not quota_mib or kept_for is None:
         return None
     least = quota_mib * _MIB
     if isinstance(room, Full):
@@ -39,5 +39,5 @@ def quota_reached(quota_mib: int, keep_mib: int, size: int, behind: str | None, 
         return None
     return (
         f"its {size // _MIB} MiB reach journal.quota_mib ({quota_mib}), and the oldest of it is kept for "
-        f"the consumer {behind!r}: see why it lags, or raise the quota"
+        f"the consumer {kept_for!r}: see why it lags, or raise the quota"
     )

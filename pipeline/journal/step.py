@@ -95,12 +95,12 @@ class FlushedEarly:
 class RetentionApplied:
     """Old segments are removed: so many, and the journal now has so many `bytes`.
 
-    `behind`: the consumer for which the oldest segment is kept, None if it's kept for none. `reserved`: whether the
+    `kept_for`: the consumer for which the oldest segment is kept, None if it's kept for none. `reserved`: whether the
     filesystem has room, so that the reserve file exists; `where` the journal is.
     """
 
     removed: int
-    behind: str | None
+    kept_for: str | None
     reserved: bool
     bytes: int
     where: str
@@ -312,7 +312,7 @@ def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
     )
     if kept.reserved:
         of = state.settings
-        reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.behind, state.room)
+        reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.kept_for, state.room)
         return _with_room(state, HasSpace() if reason is None else Full(reason))
     if isinstance(state.room, HasSpace):
         return _with_room(state, Full(f"the filesystem of {kept.where} is full"))

@@ -10,7 +10,7 @@ rounded. All rows that the server shows with one value lie between them, and are
 that the server leaves as it is, as most are, needs none of that.
 
 Sources: MySQL 9.7 Reference Manual, "Floating-Point Types (Approximate Value) - FLOAT, DOUBLE"; MySQL 9.7,
-sql/field.cc, Field_real::truncate, which rounds the part of a value behind its greatest whole number.
+sql/field.cc, Field_real::truncate, which rounds the part of a value after its greatest whole number.
 """
 
 import struct
@@ -31,10 +31,10 @@ _INEXACT_DOUBLE: Final = 2.0**-48
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """A column of `digits` digits (M), of which so many are `behind` the point (D)."""
+    """A column of `digits` digits (M), of which `decimals` come after the point (D)."""
 
     digits: int
-    behind: int
+    decimals: int
     unsigned: bool
     single: bool
 
@@ -42,7 +42,7 @@ class Rounding:
         """Returns whether the server compares with this constant as it is."""
         if not self._holds(value):
             return False
-        whole, power = floor(value), float(f"1e{self.behind}")
+        whole, power = floor(value), float(f"1e{self.decimals}")
         found = whole + round((value - whole) * power) / power
         return value == (_as_single(found) if self.single else found)
 
@@ -68,11 +68,11 @@ class Rounding:
 
     def _room(self, value: float) -> float:
         inexact = _INEXACT_SINGLE if self.single else _INEXACT_DOUBLE
-        return 10.0**-self.behind + max(1.0, abs(value)) * inexact
+        return 10.0**-self.decimals + max(1.0, abs(value)) * inexact
 
     def _holds(self, bound: float) -> bool:
         """Whether the server keeps the constant within the column's own limits, and so doesn't move it to them."""
-        most = 10.0 ** (self.digits - self.behind) - 2 * 10.0**-self.behind
+        most = 10.0 ** (self.digits - self.decimals) - 2 * 10.0**-self.decimals
         return (0 if self.unsigned else -most) <= bound <= most
 
 

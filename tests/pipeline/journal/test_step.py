@@ -392,7 +392,7 @@ def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_roo
     seal = story.sealing()
     size = 1 << 20
     assert told(story.after(published(seal, size)))[1] == (ApplyRetention(reserve=True),)
-    (tell,) = story.after(replace(KEPT, behind="lake", bytes=size))
+    (tell,) = story.after(replace(KEPT, kept_for="lake", bytes=size))
     assert isinstance(tell, step.ReportSpace)
     assert isinstance(tell.room, Full)
     assert "journal.quota_mib" in tell.room.reason

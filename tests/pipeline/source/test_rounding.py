@@ -16,7 +16,7 @@ CENTS = Rounding(10, 2, unsigned=False, single=False)
 def stored(value: float, rounded: Rounding) -> float:
     """A constant as the server puts it into the column, in whatever direction it rounds a half."""
     whole = np.floor(value)
-    power = float(f"1e{rounded.behind}")
+    power = float(f"1e{rounded.decimals}")
     fraction = np.rint((value - whole) * power) / power
     number = whole + fraction
     return float(np.float32(number) if rounded.single else number)
