@@ -302,7 +302,7 @@ def _keys_of(
 
 
 def _at_next_scn(place: ReadPlace, there: RetainedRange, entry: Entries) -> ReadPlace:
-    """Returns the place behind segments without an SCN. They have no events, and a window of theirs would be the one
+    """Returns the place after segments without an SCN. They have no events, and a window of theirs would be the one
     that the client has already."""
     if place.segment > there.last:
         return place

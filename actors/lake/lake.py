@@ -147,7 +147,7 @@ class Lake:
             mirrored = self._described(table, Tier.MIRROR, mirrored, keyed=keyed)
             filled = mirrored.rebuilding if mirrored.pin is not None else None
             beside = filled and self._commits.shadow(table, filled.generation).finish_alter()
-            # Else a swap has put it in the mirror's place meanwhile: work beside the batches goes on.
+            # Else a swap has put it in the mirror's place meanwhile: work beside the batches continues.
             if filled is None or beside is not None or self.version(table, Tier.MIRROR) == mirrored.version:
                 return mirrored, beside or mirrored
         return None, None

@@ -23,7 +23,7 @@ class Unproven:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPending:
-    """The schema that the server had at the start, which will hold once all of `Known.at` has passed."""
+    """The schema that the server had at the start, which will hold once all of `KnownSchemas.at` has passed."""
 
     wire: ClassVar[str] = "awaited"
 

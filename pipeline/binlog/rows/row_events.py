@@ -1,6 +1,6 @@
 """Row events into Arrow: the row images of one table map in one slice of the log.
 
-Two steps. `locate` passes over all of the table's events at once, in compiled code, and finds where each cell is
+Two steps. `locate_images` passes over all of the table's events at once, in compiled code, and finds where each cell is
 (`cells`). It also shows how many images each event has. `images_of_events` makes each column from its cells in one go
 (`columns`). No row becomes a Python object, and no value but a few rare ones. Both release the GIL while they work and
 share nothing, so that slices can be decoded beside each other in threads.

@@ -51,7 +51,7 @@ continues. So the sum is the source's table at each later transaction boundary. 
 If a statement changes the rows and the log doesn't have that, the table stops by name (`Checkpoint.scanned`).
 
 **What waits for a scan.** InnoDB keeps row versions for V, so the source purges nothing meanwhile. A statement that
-alters the table waits for the scan's end, and so does everything behind that statement, as for any SELECT. The signals
+alters the table waits for the scan's end, and so does everything after that statement, as for any SELECT. The signals
 `stop-snapshot` and `pause-snapshot` end a scan at once. Other signals take effect at its end.
 """
 
