@@ -4,7 +4,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -24,7 +24,7 @@ from pipeline.lake.live_view import (
 from pipeline.lake.reading.sql_dialects import Dialect, registered_tables, registration, view_sql
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`", re.DOTALL)
 _WIDENED: Final = (
@@ -52,8 +52,19 @@ def live_view_text(
     lake has nothing of the table, or gets nothing more for it, unless `stale`. So it does if the versions `at` which to
     read have changes that the query couldn't return. Raises OSError if the lake can't be read.
     """
-    query = _find_query(root, name, dialect, captured, stale=stale, at=at)
+    query = _find_query(_Request(root, dialect, captured, stale, at), name)
     return "\n".join((*query.comments, query.text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Which lake is to be read, in which dialect, and how (`live_view_text`)."""
+
+    root: str
+    dialect: Dialect
+    captured: Mapping[TableId, str]
+    stale: bool
+    at: Versions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +95,10 @@ def script(
     Definite if the path isn't a lake's.
     """
     listing, shown = find_lake(root), dict[str, TableId]()
+    request = _Request(root, dialect, captured, stale)
     for name in names or [each.table.quoted for each in listing.tables]:
         try:
-            query = _find_query(root, name, dialect, captured, stale=stale)
+            query = _find_query(request, name)
             if views:
                 _check_follows(query)
             if views and dialect is not Dialect.TRINO:
@@ -123,15 +135,8 @@ def _statements(query: LiveQuery, dialect: Dialect, views: bool) -> Iterator[str
     return (f"{part};" for part in parts)
 
 
-def _find_query(
-    root: str,
-    name: str,
-    dialect: Dialect,
-    captured: Mapping[TableId, str],
-    *,
-    stale: bool,
-    at: Versions | None = None,
-) -> LiveQuery:
+def _find_query(request: _Request, name: str) -> LiveQuery:
+    root = request.root
     found = [
         table
         for table in _possible_tables(name)
@@ -140,7 +145,7 @@ def _find_query(
     if len(found) > 1:
         raise Definite(f"{name} may be {' or '.join(map(str, found))}: name one of them, with the quotes")
     for table in found:
-        if (query := _query_of(root, table, dialect, captured, stale=stale, at=at)) is not None:
+        if (query := _query_of(request, table)) is not None:
             return query
     for table in _possible_tables(name):
         read_own(location(root, table, Tier.MIRROR).rpartition("/")[0])  # perhaps another program's
@@ -149,16 +154,9 @@ def _find_query(
     )
 
 
-def _query_of(
-    root: str,
-    table: TableId,
-    dialect: Dialect,
-    captured: Mapping[TableId, str],
-    *,
-    stale: bool,
-    at: Versions | None,
-) -> LiveQuery | None:
+def _query_of(request: _Request, table: TableId) -> LiveQuery | None:
     """Returns the query of a table, None if the lake has nothing yet of it that it could read."""
+    root, at = request.root, request.at
     versions = (None, None) if at is None else (at.mirror, at.changelog)
     mirrored, changelog = (
         read_own(location(root, table, tier), version)
@@ -166,35 +164,47 @@ def _query_of(
     )
     if changelog is None:
         return None
-    stopped = changelog.stopped or captured.get(table)
+    stopped = changelog.stopped or request.captured.get(table)
     if changelog.schema is None:
         if stopped:
             raise Definite(STOPPED_EMPTY.format(what=table, reason=stopped))
         return None
-    if stopped and not stale:
+    if stopped and not request.stale:
         raise Definite(
             f"{table} was stopped, and its rows are those {_last_position(root, table, changelog)}: {stopped}. "
             "With --stale you get the query all the same"
         )
     if not changelog.schema.key:
-        note = (
-            f"-- {_line(table)} has no primary key, and so no live view; this is the sum of its changes since "
-            "its last snapshot, or else since capture began"
-        )
-        text = sum_sql(root, changelog.schema, dialect)
-        reports = {Tier.CHANGELOG: changelog}
-        return LiveQuery(table, text, (note, *_to_do(root, table, dialect, text, reports, at)))
+        return _sum_of(request, table, changelog, changelog.schema)
     if mirrored is None or mirrored.schema is None:
         return None
+    return _over_mirror(request, table, mirrored, mirrored.schema, changelog)
+
+
+def _sum_of(request: _Request, table: TableId, changelog: LoggedVersion, schema: TableSchema) -> LiveQuery:
+    """Returns the query of a table without a primary key."""
+    note = (
+        f"-- {_line(table)} has no primary key, and so no live view; this is the sum of its changes since "
+        "its last snapshot, or else since capture began"
+    )
+    text = sum_sql(request.root, schema, request.dialect)
+    return LiveQuery(table, text, (note, *_to_do(request, table, text, {Tier.CHANGELOG: changelog})))
+
+
+def _over_mirror(
+    request: _Request, table: TableId, mirrored: LoggedVersion, schema: TableSchema, changelog: LoggedVersion
+) -> LiveQuery:
+    """Returns the query of a live view. `schema`: the mirror's."""
     check_complete(mirrored, table)
     reached = MirrorPosition.from_reports(mirrored, changelog)
     changing = mirrored.altering or not belong_together(mirrored, changelog)
-    bound = changing and at is None
+    bound = changing and request.at is None
     if changing:
-        at = _last_together(root, table, mirrored, changelog, whole=at is not None)
-    text = live_view_sql(root, mirrored.schema, reached, at, dialect)
+        at = _last_together(request.root, table, mirrored, changelog, whole=request.at is not None)
+        request = replace(request, at=at)
+    text = live_view_sql(request.root, schema, reached, request.at, request.dialect)
     reports = {Tier.CHANGELOG: changelog, Tier.MIRROR: mirrored}
-    comments = _to_do(root, table, dialect, text, reports, at)
+    comments = _to_do(request, table, text, reports)
     if bound:
         note = (
             f"-- {_line(_changing(table))}; this reads the versions before, so print it again for later rows"
@@ -228,16 +238,11 @@ def _version_before(root: str, table: TableId, tier: Tier, version: LoggedVersio
 
 
 def _to_do(
-    root: str,
-    table: TableId,
-    dialect: Dialect,
-    text: str,
-    reports: Mapping[Tier, LoggedVersion],
-    at: Versions | None,
+    request: _Request, table: TableId, text: str, reports: Mapping[Tier, LoggedVersion]
 ) -> tuple[str, ...]:
     """Returns what a program does before it runs the query, as comments."""
-    tiers = tuple(reports)
-    match dialect:
+    tiers, root, at = tuple(reports), request.root, request.at
+    match request.dialect:
         case Dialect.TRINO:
             return tuple(f"-- once: {statement};" for statement in registration(root, table, tiers))
         case Dialect.DELTA_RS:
