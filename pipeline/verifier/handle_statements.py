@@ -84,13 +84,7 @@ def handle_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromV
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
     alterations = () if message.failed else _alterations(state, statement, emptied)
-    extended = {
-        each.schema.table for each in alterations if each.changes.added and not _hides_constants(state, each)
-    }
-    unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
-    restarts = restarts_after_statement(unlogged, gtid, stopped_tables(state))
-    restarted = {restart.table for restart in restarts}
-    state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
+    state, restarts = _restart_changed(state, gtid, unlogged, emptied, alterations)
     moved = {} if message.failed else _moved_columns_shown(state, statement)
     state, unfit = _stop_unfit(state, alterations, uncertain, moved)
     gone = {stop.table for stop in unfit}
@@ -117,6 +111,26 @@ def handle_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromV
         _kept_statements(state, statement),
     )
     return state, (*unfit, *engines, passed, *arrived)
+
+
+def _restart_changed(
+    state: State,
+    gtid: Gtid,
+    unlogged: Mapping[TableId, Unlogged],
+    emptied: Collection[TableId],
+    alterations: Iterable[Alteration],
+) -> tuple[State, tuple[MirrorInvalidated, ...]]:
+    """Returns the restarts of the tables whose rows changed without events. The state has those that are `emptied`.
+
+    A table doesn't restart for constants in a new column: its alteration has them.
+    """
+    extended = {
+        each.schema.table for each in alterations if each.changes.added and not _hides_constants(state, each)
+    }
+    changed = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
+    restarts = restarts_after_statement(changed, gtid, stopped_tables(state))
+    restarted = {restart.table for restart in restarts}
+    return replace(state, emptied=state.emptied - restarted | restarted.intersection(emptied)), restarts
 
 
 def handle_creation(state: State, message: CreateTableSelectRead) -> State:
