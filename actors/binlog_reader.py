@@ -157,7 +157,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         return self._end
 
     def status(self) -> dict[str, Any]:
-        """Where in the log it is."""
+        """Returns where in which server's log it is, and the XA transactions that wait for their second phase there."""
         return {
             "log": str(self._end) if self._end else None,
             "paused": self._is_paused(),
