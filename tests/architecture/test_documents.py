@@ -68,6 +68,20 @@ def test_a_document_names_what_there_is(path: Path) -> None:
     assert list(missing(path.read_text(encoding="utf-8"), path.parent)) == []
 
 
+def loose_blocks(document: str) -> list[str]:
+    """The beginnings of blocks in list items that the site takes for the end of their list: it needs four spaces."""
+    return re.findall(r"\n\n {1,3}(\S[^\n]*)", document)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_block_in_a_list_stays_in_it(path: Path) -> None:
+    assert loose_blocks(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_block_that_ends_its_list_is_found() -> None:
+    assert loose_blocks("1. so\n\n    as\n   it\n\n   is\n\n2. no\n") == ["is"]
+
+
 def test_each_promise_names_a_test_and_each_limit_what_one_sees() -> None:
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     before = text.partition("### What ends the pipeline")[0]
