@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from actors.lake.delta.changelog import last_together, whole_together
-from actors.lake.delta.lake_table import LakeTable, TableVersion, is_conflict
+from actors.lake.delta.lake_table import LakeTable, TableVersion, is_conflict, present_version
 from actors.lake.live_view import CatalogViews
 from actors.lake.table_commits import TableCommits
 from actors.lake.threads.table_locks import TableLocks
@@ -95,9 +95,7 @@ class Generations:
                 mirror, changelogs = (
                     self._commits.table(table, tier) for tier in (Tier.MIRROR, Tier.CHANGELOG)
                 )
-                mirrored, changelog = mirror.snapshot(), changelogs.snapshot()
-                assert mirrored is not None
-                assert changelog is not None
+                mirrored, changelog = present_version(mirror), present_version(changelogs)
                 filled = mirrored.first and mirrored.generation == generation and not mirrored.constants
                 if not filled or changelog.pin is None or changelog.mark("changes") > 0:
                     return False
@@ -112,8 +110,7 @@ class Generations:
         """Shows readers a generation with the changes that have come, as `complete` says."""
         with self._changing(table):
             mirror = self._commits.table(table, Tier.MIRROR)
-            mirrored = mirror.snapshot()
-            assert mirrored is not None
+            mirrored = present_version(mirror)
             if mirrored.pin is None and mirrored.generation == generation:
                 self._bind(table, generation)
             swap, filled = None, mirrored.rebuilding
@@ -134,8 +131,7 @@ class Generations:
     def _bind(self, table: TableId, generation: int) -> None:
         """Gives the changelog a pin, if it was created before there were pins."""
         changelog = self._commits.table(table, Tier.CHANGELOG)
-        present = changelog.snapshot()
-        assert present is not None
+        present = present_version(changelog)
         if present.pin is None:
             changelog.alter(present.unchanged, {}, pin_of(generation))
 
@@ -143,8 +139,7 @@ class Generations:
         self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
     ) -> None:
         """Merges what there is, and shows readers the first generation, which was filled in the mirror itself."""
-        present = self._commits.table(table, Tier.CHANGELOG).snapshot()
-        assert present is not None
+        present = present_version(self._commits.table(table, Tier.CHANGELOG))
         reached = MirrorPosition.from_reports(mirrored, present)
         self._commits.merge(mirror, mirrored, reached, through, position=position)
         if mirrored.filling_since is not None:
@@ -157,10 +152,8 @@ class Generations:
         now.
         """
         changelogs = self._commits.table(table, Tier.CHANGELOG)
-        changelog, fed = changelogs.snapshot(), self._commits.table_of_generation(table, generation)
-        filled = fed.snapshot()
-        assert changelog is not None
-        assert filled is not None
+        fed = self._commits.table_of_generation(table, generation)
+        changelog, filled = present_version(changelogs), present_version(fed)
         schema = filled.whole_schema
         assert schema is not None
         read = whole_together(filled, changelogs, changelog, through)
@@ -304,8 +297,7 @@ class Generations:
         Returns since when it is being filled then, None if it is complete.
         """
         delta = self._commits.table_of_generation(table, generation)
-        present = delta.snapshot()
-        assert present is not None
+        present = present_version(delta)
         if present.since >= todo.since:
             owed = present.constants
         else:
@@ -321,9 +313,7 @@ class Generations:
             self._commits.alter(delta, present, plan, {**properties, **owing})
         if not owed and not present.constants:
             return rebuilding
-        shown = self._commits.table(table, Tier.MIRROR).snapshot()
-        assert shown is not None
-        return shown.filling_since
+        return present_version(self._commits.table(table, Tier.MIRROR)).filling_since
 
 
 def _swappable(mirrored: TableVersion) -> bool:

@@ -29,7 +29,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta.lake_table import LakeTable, TableVersion
+from actors.lake.delta.lake_table import LakeTable, TableVersion, present_version, removed_table
 from actors.lake.delta.table_opener import delta_tables
 from actors.lake.files.file_placement import LakeFiles, tell_nobody
 from actors.lake.filesystem import lake_filesystem
@@ -212,6 +212,9 @@ class Lake:
             self._commits.set_properties(
                 table, Tier.CHANGELOG, {Property.CAPTURE_STOPPED: present.capture_stopped}
             )
+        versions = self._versions(table)
+        if present.generation is not None and (versions is None or versions.mirror is None):
+            raise removed_table(location(self._root, table, Tier.MIRROR))
         # It may have more already, if batches begin again for another table.
         return replace(
             present,
@@ -219,7 +222,7 @@ class Lake:
             rows=max(present.rows, batch.through),
             after=max(present.after, batch.after),
             stopped=None,
-            at=self._versions(table),
+            at=versions,
         )
 
     def _append_pieces(self, table: TableId, todo: AcceptedBatch, batch: Batch) -> AcceptedBatch:
@@ -288,8 +291,7 @@ class Lake:
         """
         with self._changing(table):
             mirror = self._commits.table(table, Tier.MIRROR)
-            mirrored = mirror.snapshot()
-            assert mirrored is not None
+            mirrored = present_version(mirror)
             if mirrored.generation == reached.generation and _takes(mirrored, through):
                 self._commits.merge(mirror, mirrored, reached, through, changes, position=position)
             if self.views is not None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
 from actors.lake.delta.changelog import whole_together
-from actors.lake.delta.lake_table import LakeTable, TableOpener, TableVersion
+from actors.lake.delta.lake_table import LakeTable, TableOpener, TableVersion, present_version
 from actors.lake.delta.statements import made_once
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark.spark_connect import is_connect_session
@@ -298,8 +298,7 @@ class TableCommits:
         assert mirrored.schema is not None
         if mirrored.schema.key and reached.merged < through:
             changelogs = self.table(mirrored.schema.table, Tier.CHANGELOG)
-            newest = changelogs.snapshot()
-            assert newest is not None
+            newest = present_version(changelogs)
             read = whole_together(mirrored, changelogs, newest, through).version
             at = None if read == newest.version else read
             merge = Merge(self._root, mirrored.schema, reached, through, changes, changelog=at)

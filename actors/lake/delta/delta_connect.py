@@ -49,6 +49,7 @@ from actors.lake.delta.lake_table import (
     TableVersion,
     columns_of,
     has_segments,
+    present_version,
     unchecked,
 )
 from actors.lake.delta.statements import merge_by_statement
@@ -153,13 +154,11 @@ class ConnectTable:
 
         Raises Conflict if it has reached another one of them, and what `check` does.
         """
-        found = self.snapshot()
-        assert found is not None
+        found = present_version(self)
         if not self._has(found, application, segments, check):
             with self._placed_rows(place, found.columns) as rows:
                 # A predecessor's server may have committed while the files were copied.
-                found = self.snapshot()
-                assert found is not None
+                found = present_version(self)
                 if not self._has(found, application, segments, check):
                     self._write(rows, application, segments[-1], metadata)
         self._tables.set_transactions(self, marks)

@@ -45,6 +45,7 @@ from actors.lake.delta.lake_table import (
     TableVersion,
     columns_of,
     has_segments,
+    removed_table,
     unchecked,
 )
 from actors.lake.delta.statements import merge_by_statement, within
@@ -293,6 +294,8 @@ class DeltaTable:
         check: CheckReached = unchecked,
     ) -> int:
         made = None if self._own is None else self._own.version()
+        if made == -1:
+            raise removed_table(self.path)
         if made is not None and made > log.unsafeVolatileSnapshot().version():
             log.update(False, self._none, self._none)  # else an append of our own would be a rival's
         transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))

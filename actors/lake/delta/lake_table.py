@@ -10,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from actors.lake.files.mirror_files import ListedFile
 from actors.lake.transaction_log.delta_log import IsBefore
+from pipeline.errors import Transient
 from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.mirrors.merge import Merge
@@ -17,6 +18,11 @@ from pipeline.lake.tables.column_changes import ColumnPlan, unchanged_plan
 from pipeline.lake.tables.columns import LakeColumn
 from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.report import TableReport
+
+_GONE = (
+    "{path} was removed while the service runs; the table's next batch makes it again, and its mirror, if it has one, "
+    "is filled again; stop the service before you remove a lake table"
+)
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -139,6 +145,18 @@ class LakeTable(Protocol):
 
 # The table at a path.
 TableOpener = Callable[[str], LakeTable]
+
+
+def removed_table(path: str) -> Transient:
+    """Returns the error for a table that was there, and is no more."""
+    return Transient(_GONE.format(path=path))
+
+
+def present_version(table: LakeTable) -> TableVersion:
+    """Returns the newest version of a table that was there. Raises Transient if somebody has removed it."""
+    if (found := table.snapshot()) is None:
+        raise removed_table(table.path)
+    return found
 
 
 def has_segments(path: str, reached: int, segments: range) -> bool:

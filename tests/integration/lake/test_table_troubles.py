@@ -27,12 +27,14 @@ from actors.lake.spark.spark_session import Spark
 from actors.lake.table_commits import CopiedJournal, TableCommits
 from actors.lake.verification.lake_verification import LakeVerification
 from actors.runtime.filesystem import sync
+from actors.spark_sink import SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.errors import Backoff, Definite
 from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import LakeTableState, next_batch
+from pipeline.lake.facts import TableFailed
 from pipeline.lake.tables.paths import findings_path, location
 from pipeline.lake.tables.properties import FORGETTING
 from pipeline.lake.tables.spark_sql import table_at
@@ -657,6 +659,39 @@ async def test_a_table_that_was_set_back_is_set_aside_by_name(
     async with house.life() as running:
         await house.until(lambda: bool(house.coordinator.depth), running)
         assert await house.coordinator.get() == MirrorDataExpired({house.items.schema.table: 0})
+
+
+@pytest.mark.parametrize("tier", [Tier.MIRROR, Tier.CHANGELOG])
+async def test_a_lake_table_that_is_removed_while_the_service_runs_is_made_again(
+    house: House, monkeypatch: pytest.MonkeyPatch, tier: Tier
+) -> None:
+    house.lake, history, items = replace(house.lake, merge_rows=3), house.history, house.items
+    failures, failed = list[str](), SparkSink._failed
+
+    async def heard(sink: SparkSink, up: SparkUp, of: TableId, error: Exception) -> TableFailed:
+        failures.append(str(error))
+        return await failed(sink, up, of, error)
+
+    monkeypatch.setattr(SparkSink, "_failed", heard)
+    async with house.life() as running:
+        for n in (1, 2):
+            await house.write(n, n)
+            await house.until(house.arrived, running)
+        removed = location(str(house.root), items.schema.table, tier)
+        shutil.rmtree(removed)
+        await house.write(3, 3)
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert await house.coordinator.get() == MirrorDataExpired({items.schema.table: 0})
+        assert len(failures) == 1
+        assert f"{removed} was removed while the service runs; the table's next batch makes it" in failures[0]
+        history.restart(items, items.schema, Filling)
+        history.chunk(items, list(items.source))
+        house.is_filled(house.orders, items)
+        await house.write(4, 4)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        assert house.shown("items") == house.shown("orders") == [(n, n) for n in range(1, 5)]
+        house.mailbox.close()
+        await running
 
 
 async def test_a_table_whose_progress_delta_may_forget_is_set_aside_by_name(house: House) -> None:
