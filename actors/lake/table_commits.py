@@ -42,6 +42,9 @@ from pipeline.lake.tables.properties import FORGETTING, VECTORS, Property, prope
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.table_schema import TableId, TableSchema
 
+# The mark of each of the two lake tables that says through which segment it has its rows.
+_MARKS: Final = {Tier.CHANGELOG: "changes", Tier.MIRROR: "rows"}
+
 # Of so many segments the sink remembers when they were sealed.
 _SEALED_KEPT: Final = 64
 
@@ -49,6 +52,11 @@ _COPIED: Final = (
     "{path} has segment {segment} as it was sealed at {at}, and {why}: another copy of this journal has delivered to "
     "the lake; run one of the two services only, or give this one a journal and a lake of its own; if both have "
     "delivered to the lake, move its tables away before the next start, so that their mirrors are filled again"
+)
+
+_SET_BACK: Final = (
+    "{path} has segment {segment}, and this service brought it segment {brought}: somebody has put an older copy in "
+    "its place; stop the service, remove the table's folder, and start again, so that its mirror is filled again"
 )
 
 
@@ -130,6 +138,8 @@ class TableCommits:
         """
         delta = self.table(table, tier)
         snapshot = delta.finish_alter()
+        if snapshot is None:
+            self._reached.pop((table, _MARKS[tier]), None)
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
             raise ForeignTable(
                 f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
@@ -157,7 +167,8 @@ class TableCommits:
         ended then is refused elsewhere (`pipeline.lake.step`).
         """
         end = min(self._end, self._unseen.get(table, self._end))
-        for tier, found, mark in ((Tier.CHANGELOG, changelog, "changes"), (Tier.MIRROR, fed, "rows")):
+        for tier, found in ((Tier.CHANGELOG, changelog), (Tier.MIRROR, fed)):
+            mark = _MARKS[tier]
             if found is not None and self._joined < (reached := found.mark(mark)) <= end:
                 shown = tier is Tier.CHANGELOG
                 delta = (
@@ -168,10 +179,14 @@ class TableCommits:
     def check_reached(self, table: TableId, delta: LakeTable, mark: str, version: int, reached: int) -> None:
         """Raises CopiedJournal if a mark of a lake table is a segment that this journal has sealed otherwise.
 
-        It looks only at a mark that isn't of this sink's own last commit. A commit of an earlier version, or one before
+        Raises Transient if a changelog's is before what this sink has brought: what lies between would be lost. It
+        looks only at a mark that isn't of this sink's own last commit. A commit of an earlier version, or one before
         the newest ones of the log, doesn't say when its segment was sealed.
         """
-        if reached <= 0 or self._reached.get((table, mark)) == (delta.path, reached):
+        path, brought = self._reached.get((table, mark), ("", 0))
+        if path == delta.path and mark == _MARKS[Tier.CHANGELOG] and reached < brought:
+            raise Transient(_SET_BACK.format(path=path, segment=max(reached, 0), brought=brought))
+        if reached <= 0 or (path, brought) == (delta.path, reached):
             return
         report = report_at(delta.path, version, self.mark(mark), reached)
         sealed = None if report is None else json.loads(report).get("sealed_at_us")

@@ -694,6 +694,31 @@ async def test_a_lake_table_that_is_removed_while_the_service_runs_is_made_again
         await running
 
 
+async def test_a_changelog_in_whose_place_an_older_copy_comes_while_the_service_runs_is_set_aside_by_name(
+    house: House, tmp_path: Path
+) -> None:
+    """Otherwise it would lack the changes between for good, and nobody would know."""
+    changelog, copy = location(str(house.root), house.items.schema.table, Tier.CHANGELOG), tmp_path / "copy"
+    async with house.life() as running:
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+        shutil.copytree(changelog, copy)
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        shutil.rmtree(changelog)
+        copy.rename(changelog)
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert "changelog has segment 1, and this service brought it segment 2" in house.stopped("items")
+        assert not house.stopped("orders")
+        shutil.rmtree(house.root / "shop" / "items")
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert await house.coordinator.get() == MirrorDataExpired({house.items.schema.table: 0})
+        await house.until(lambda: not house.stopped("items"), running)
+        house.mailbox.close()
+        await running
+
+
 async def test_a_table_whose_progress_delta_may_forget_is_set_aside_by_name(house: House) -> None:
     house.items = house.history.table(house.items.schema)
     async with house.life() as running:
