@@ -1,6 +1,7 @@
 """Capture's rules, held against a modelled server in thousands of runs, and each rule's worth shown by its absence."""
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -75,9 +76,9 @@ def test_a_seed_is_the_same_run_each_time(seeds: range) -> None:
     assert told.stdout.split() == digests
 
 
-def test_the_page_has_every_planted_bug() -> None:
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in PAGE.read_text().splitlines()]
-    assert [told(bug) for bug in (*BUGS, *RARE) if told(bug) not in rows] == []
+def test_the_page_lists_the_planted_bugs() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("| Planted bug | seeds |\n")[2]
+    assert re.findall(r"^\| (\w.*?) \|", table, re.MULTILINE) == [told(bug) for bug in (*BUGS, *RARE)]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
