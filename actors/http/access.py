@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from actors.runtime.secret_files import changed_at, read_secret
@@ -146,14 +146,21 @@ def _is_foreign(access: Access, headers: Mapping[str, str]) -> bool:
     return origin is not None and urlsplit(origin).netloc != headers.get("Host")
 
 
-class TokenBucket:
-    """A token bucket: `burst` actions at once, and `per_s` more each second."""
+class Allowance(NamedTuple):
+    """How much is allowed: `burst` actions at once, and `per_s` more each second."""
 
-    def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
-        self.per_s: Final = per_s
-        self._burst = burst
+    burst: int
+    per_s: float
+
+
+class TokenBucket:
+    """Counts what is taken of an allowance: a token bucket."""
+
+    def __init__(self, allowed: Allowance, clock: Callable[[], float] = monotonic) -> None:
+        self.per_s: Final = allowed.per_s
+        self._burst = allowed.burst
         self._clock = clock
-        self._left = float(burst)
+        self._left = float(allowed.burst)
         self._at = clock()
 
     def take(self, count: float = 1.0) -> bool:

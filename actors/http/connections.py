@@ -25,7 +25,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
-from actors.http.access import TokenBucket
+from actors.http.access import Allowance, TokenBucket
 from pipeline.config.http_access import is_loopback
 from pipeline.errors import Transient
 
@@ -56,10 +56,10 @@ RESERVE: Final = 1024
 MOST_CONNECTIONS: Final = 12_000
 
 # How many connections may come at once, and how many more each second.
-ACCEPTED: Final = (MOST_CONNECTIONS, 2_000.0)
+ACCEPTED: Final = Allowance(MOST_CONNECTIONS, 2_000.0)
 
 # How many refusals and errors are answered at once, and how many more each second. Beyond that the connection is cut.
-REFUSED: Final = (200, 100.0)
+REFUSED: Final = Allowance(200, 100.0)
 
 
 def most_connections(descriptors: int) -> int:
@@ -94,10 +94,10 @@ class Connections:
         self, server: web.Server, limits: ConnectionLimits, clock: Callable[[], float] = monotonic
     ) -> None:
         self.limits: Final = limits
-        self.refusals: Final = TokenBucket(REFUSED[1], REFUSED[0], clock)
+        self.refusals: Final = TokenBucket(REFUSED, clock)
         self._server = server
         self._clock = clock
-        self._accepted = TokenBucket(ACCEPTED[1], ACCEPTED[0], clock)
+        self._accepted = TokenBucket(ACCEPTED, clock)
         self._open: set[Connection] = set()
         self._of_address: Counter[str] = Counter()
         # The one that has been idle for longest comes first.

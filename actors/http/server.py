@@ -21,7 +21,7 @@ from aiohttp import web
 
 from actors.http import routes as api
 from actors.http import static_files
-from actors.http.access import HEADERS, Access, Guard, TokenBucket
+from actors.http.access import HEADERS, Access, Allowance, Guard, TokenBucket
 from actors.http.answer_memory import AnswerMemory, NoRoomForAnswer, SharedAnswer
 from actors.http.certificate import ServedCertificate
 from actors.http.changes.readers import (
@@ -77,7 +77,7 @@ _LOOK_EVERY_S: Final = 1.0
 _BACKLOG: Final = 512
 
 # How many requests may come at once, and how many more each second, by what they need: capture has the same thread.
-LIMITS: Final = {Access.READ: (200, 50.0), Access.CONTROL: (30, 5.0)}
+LIMITS: Final = {Access.READ: Allowance(200, 50.0), Access.CONTROL: Allowance(30, 5.0)}
 
 # As many may wait at once as there's room for, and each takes part of a millisecond of that thread.
 WAITS_PER_S: Final = 500.0
@@ -87,7 +87,7 @@ WAITS_PER_S: Final = 500.0
 PARAMETER_BYTES_PER_S: Final = WAITS_PER_S * COUNTED_BYTES
 
 # Parts of the journal's files for Spark, which asks for more of them than anybody else asks for anything.
-FILES: Final = (200, 100.0)
+FILES: Final = Allowance(200, 100.0)
 
 # What is answered to who may not, asks for what there isn't, or asks too often.
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 429})
@@ -129,9 +129,13 @@ class HttpServer:
         self._journal_files = JournalFiles(changes, self._memory)
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
-        self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
-        waits, files = TokenBucket(WAITS_PER_S, MOST_WAITERS), TokenBucket(FILES[1], FILES[0])
-        self._own_buckets = {"applied": waits, "journal_names": files, "journal_file": files}
+        self._buckets = {access: TokenBucket(allowed) for access, allowed in LIMITS.items()}
+        files = TokenBucket(FILES)
+        self._own_buckets = {
+            "applied": TokenBucket(Allowance(MOST_WAITERS, WAITS_PER_S)),
+            "journal_names": files,
+            "journal_file": files,
+        }
         self._bucket_of: dict[web.AbstractResource | None, TokenBucket] = {}
         self._live = Followers(board, controlled=self._guard.controlled)
         self._files = static_files.load_files()

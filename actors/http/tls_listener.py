@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import structlog
 
-from actors.http.access import TokenBucket
+from actors.http.access import Allowance, TokenBucket
 from actors.http.certificate import ServedCertificate
 from actors.http.connections import Connection, Connections
 from pipeline.config.http_access import is_loopback
@@ -21,10 +21,10 @@ log = structlog.get_logger()
 
 # How many TLS handshakes may begin at once, and how many more each second. One takes 0.3 ms of capture's thread with a
 # key of an elliptic curve, 0.5 ms with RSA of 2048 bits, and 4 ms with 4096.
-HANDSHAKES: Final = (500, 100.0)
+HANDSHAKES: Final = Allowance(500, 100.0)
 
 # How many of these one address beyond loopback has, so that it takes no other's. Loopback may be a proxy of many.
-HANDSHAKES_OF_ADDRESS: Final = (125, 25.0)
+HANDSHAKES_OF_ADDRESS: Final = Allowance(125, 25.0)
 
 # The shares of so many addresses are kept. One that is forgotten was unused for longest, and begins with a whole share.
 ADDRESSES: Final = 4096
@@ -38,7 +38,7 @@ class HandshakeShares:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._in_all = TokenBucket(HANDSHAKES[1], HANDSHAKES[0], clock)
+        self._in_all = TokenBucket(HANDSHAKES, clock)
         # The one that has been unused for longest comes first.
         self._of_address: dict[str, TokenBucket] = {}
 
@@ -47,8 +47,7 @@ class HandshakeShares:
         return (is_loopback(address) or self._share(address).take()) and self._in_all.take()
 
     def _share(self, address: str) -> TokenBucket:
-        burst, per_s = HANDSHAKES_OF_ADDRESS
-        share = self._of_address.pop(address, None) or TokenBucket(per_s, burst, self._clock)
+        share = self._of_address.pop(address, None) or TokenBucket(HANDSHAKES_OF_ADDRESS, self._clock)
         self._of_address[address] = share
         if len(self._of_address) > ADDRESSES:
             del self._of_address[next(iter(self._of_address))]

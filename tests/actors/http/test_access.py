@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.http.access import Access, Guard, TokenBucket
+from actors.http.access import Access, Allowance, Guard, TokenBucket
 from actors.runtime.secret_files import read_secret
 from pipeline.config.settings import HttpSettings, Secret
 
@@ -60,7 +60,7 @@ def test_beyond_loopback_any_host_will_do() -> None:
 
 def test_a_bucket_gives_so_many_at_once_and_then_so_many_a_second() -> None:
     now = 100.0
-    bucket = TokenBucket(2.0, 3, lambda: now)
+    bucket = TokenBucket(Allowance(3, 2.0), lambda: now)
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
     now += 0.5
     assert [bucket.take() for _ in range(2)] == [True, False]

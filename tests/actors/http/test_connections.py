@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from actors.http import server
-from actors.http.access import TokenBucket
+from actors.http.access import Allowance, TokenBucket
 from actors.http.connections import MOST_CONNECTIONS, RESERVE, ConnectionLimits, Connections, most_connections
 from actors.http.static_files import StaticFile
 from tests.actors.http.served_actors import Bench, served
@@ -115,7 +115,7 @@ def test_an_idle_one_is_cut_at_its_deadline_and_one_at_work_is_not() -> None:
 
 def test_no_more_are_accepted_at_once_than_the_rate_permits() -> None:
     house = House(ROOMY)
-    house.all._accepted = TokenBucket(1.0, 2, lambda: house.now)
+    house.all._accepted = TokenBucket(Allowance(2, 1.0), lambda: house.now)
     assert [bool(house.comes()) for _ in range(3)] == [True, True, False]
     house.now += 1
     assert house.comes()
@@ -266,7 +266,7 @@ async def test_beyond_a_rate_refusals_are_answered_no_more(tmp_path: Path, data:
     async with served(tmp_path, limits=ROOMY) as bench:
         connections = bench.server._connections
         assert connections is not None
-        cast("Any", connections).refusals = TokenBucket(1e-9, 2)
+        cast("Any", connections).refusals = TokenBucket(Allowance(2, 1e-9))
         told = []
         for _ in range(4):
             reader, writer = await sends(bench, data)

@@ -19,7 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.http import shared_report, static_files
-from actors.http.access import HEADERS, Access, TokenBucket
+from actors.http.access import HEADERS, Access, Allowance, TokenBucket
 from actors.http.connections import LONGEST_LINE
 from actors.http.routes import ROUTES, Route
 from actors.http.server import LIMITS, WAITS_PER_S, HttpServer
@@ -420,7 +420,7 @@ def text_types() -> set[str]:
 async def test_too_many_requests_at_once_are_told_to_wait(tmp_path: Path) -> None:
     """Each kind by itself, and never the probes: who asks too often doesn't get the service killed."""
     async with served(tmp_path, within_s=0.001) as bench:
-        bench.server._buckets = {access: TokenBucket(1e-9, 3) for access in LIMITS}
+        bench.server._buckets = {access: TokenBucket(Allowance(3, 1e-9)) for access in LIMITS}
         told = [(await bench.post({"type": "explode"}))[0] for _ in range(5)]
         assert told == [422, 422, 422, 429, 429]
         told = [
@@ -562,12 +562,12 @@ async def test_a_large_gtid_set_counts_as_several_requests(tmp_path: Path) -> No
     async with served(tmp_path) as bench:
         bench.applied.journal_progressed(sealed(5, "a:1-9"))
         (applied,) = (each for each in bench.server._bucket_of if "applied" in str(each))
-        bench.server._bucket_of[applied] = TokenBucket(WAITS_PER_S, 100, lambda: 0.0)
+        bench.server._bucket_of[applied] = TokenBucket(Allowance(100, WAITS_PER_S), lambda: 0.0)
         large, small = (applied_path(each, timeout_s="0") for each in (LARGE_SET, "a:8"))
         assert [(await bench.get(large))[0] for _ in range(2)] == [504, 429]
         left = 100 - int(len(unquote(large)) / COUNTED_BYTES) - 1
         assert [(await bench.get(small))[0] for _ in range(left + 1)] == [504] * left + [429]
-        bench.server._buckets[Access.READ] = TokenBucket(LIMITS[Access.READ][1], 10, lambda: 0.0)
+        bench.server._buckets[Access.READ] = TokenBucket(LIMITS[Access.READ]._replace(burst=10), lambda: 0.0)
         translated = f"/translate?since={gtids(LARGE_SET).on_one_line}"
         assert [(await bench.get(path))[0] for path in [translated] * 2 + ["/events"] * 3] == [
             *(503, 429),

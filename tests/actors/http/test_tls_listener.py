@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from actors.http import tls_listener
-from actors.http.access import TokenBucket
+from actors.http.access import Allowance, TokenBucket
 from actors.http.connections import ConnectionLimits
 from actors.http.tls_listener import HANDSHAKES, HANDSHAKES_OF_ADDRESS, HandshakeShares, TlsListener
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
@@ -129,7 +129,7 @@ async def test_handshakes_are_bounded_by_a_rate(tmp_path: Path, tls: HttpTlsSett
     async with served(tmp_path, settings=HttpSettings(tls=tls)) as bench:
         listener = bench.server._listening
         assert isinstance(listener, TlsListener)
-        listener._handshakes._in_all = TokenBucket(1e-9, 2)
+        listener._handshakes._in_all = TokenBucket(Allowance(2, 1e-9))
         assert [await livez(bench, tmp_path / "ca.pem") for _ in range(2)] == ["alive\n"] * 2
         with pytest.raises(OSError, match=r"reset|closed|EOF"):
             await livez(bench, tmp_path / "ca.pem")
@@ -139,11 +139,11 @@ def test_an_address_takes_no_more_than_its_share_of_the_handshakes() -> None:
     now = 0.0
     shares = HandshakeShares(lambda: now)
     burst, per_s = HANDSHAKES_OF_ADDRESS
-    begun = [shares.take("192.0.2.1") for _ in range(10 * HANDSHAKES[0])]
+    begun = [shares.take("192.0.2.1") for _ in range(10 * HANDSHAKES.burst)]
     assert begun == [True] * burst + [False] * (len(begun) - burst)
     # What it was refused was taken from no other, and loopback has what is left of all.
     assert shares.take("192.0.2.2")
-    assert sum(shares.take("127.0.0.1") for _ in range(HANDSHAKES[0])) == HANDSHAKES[0] - burst - 1
+    assert sum(shares.take("127.0.0.1") for _ in range(HANDSHAKES.burst)) == HANDSHAKES.burst - burst - 1
     assert not shares.take("192.0.2.3")
     now = 1.0
     assert [shares.take("192.0.2.1") for _ in range(int(per_s) + 1)] == [True] * int(per_s) + [False]
@@ -151,7 +151,7 @@ def test_an_address_takes_no_more_than_its_share_of_the_handshakes() -> None:
 
 def test_the_shares_of_so_many_addresses_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_listener, "ADDRESSES", 2)
-    monkeypatch.setattr(tls_listener, "HANDSHAKES_OF_ADDRESS", (1, 1.0))
+    monkeypatch.setattr(tls_listener, "HANDSHAKES_OF_ADDRESS", Allowance(1, 1.0))
     shares = HandshakeShares(lambda: 0.0)
     assert [shares.take(address) for address in ("a", "b", "a", "c", "a")] == [True, True, False, True, False]
     assert len(shares._of_address) == 2

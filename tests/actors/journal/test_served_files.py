@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from actors.http import journal_files
-from actors.http.access import TokenBucket
+from actors.http.access import Allowance, TokenBucket
 from actors.journal import served_files
 from actors.journal.files import open_files
 from actors.journal.served_files import TOKEN, ServedFiles
@@ -62,9 +62,8 @@ async def test_a_stream_reads_the_same_through_the_service(
             (resource,) = (
                 each for each in tap.bench.server._bucket_of if name.replace("_", "/") in str(each)
             )
-            tap.bench.server._bucket_of[resource] = TokenBucket(
-                200.0, 1
-            )  # and a request is refused now and then
+            # And a request is refused now and then.
+            tap.bench.server._bucket_of[resource] = TokenBucket(Allowance(1, 200.0))
         for _ in range(3):
             tap.commit(3, rows=4)
             tap.seal()
