@@ -171,7 +171,7 @@ class DeltaTable:
             if self._own.version() == -1:
                 return None
         log = self._log()
-        snapshot = log.update(False, self._none, self._none)
+        snapshot = self._update(log)
         return self._version(snapshot) if log.tableExists() else None
 
     def version(self) -> int | None:
@@ -187,14 +187,12 @@ class DeltaTable:
 
     def snapshot_at(self, version: int) -> TableVersion:
         """Returns an older version."""
-        return self._version(self._log().getSnapshotAt(version, self._none, self._none, False))
+        return self._version(self._snapshot_at(version))
 
     def files_at(self, version: int, is_before: IsBefore | None = None) -> list[ListedFile] | None:
         """Returns the files of a version, and the places that are hidden in them; None if that isn't read here."""
         mirror = MirrorFiles(self.path)
-        files = self._files(
-            version, lambda: self._log().getSnapshotAt(version, self._none, self._none, False), is_before
-        )
+        files = self._files(version, lambda: self._snapshot_at(version), is_before)
         found: list[ListedFile] = []
         for file in files:
             if (hidden := self._hidden(mirror, file)) is None:
@@ -207,7 +205,7 @@ class DeltaTable:
         if self._own is not None and (size := self._own.size()) is not None:
             return size
         log = self._log()
-        snapshot = log.update(False, self._none, self._none)
+        snapshot = self._update(log)
         if not log.tableExists():
             return None
         commits, checksum = snapshot.logSegment().deltas().size(), snapshot.checksumOpt()
@@ -223,7 +221,7 @@ class DeltaTable:
         These are the steps of Delta's own. But the checkpoint is durable before any commit goes that it stands for.
         """
         log = self._log()
-        snapshot = log.update(False, self._none, self._none)
+        snapshot = self._update(log)
         written = log.writeCheckpointFiles(snapshot, self._none)
         has_checksum = _module(self._delta, "LastCheckpointInfo$").checksumEnabled(log.spark())
         log.writeLastCheckpointFile(log, written, has_checksum)
@@ -232,12 +230,19 @@ class DeltaTable:
         self._sync_earlier(self.path, (self.version() or version) + 1)
         sync_checkpoint(self.path, version)
         log.doLogCleanup(snapshot, self._none)
-        log.update(False, self._none, self._none)
+        self._update(log)
 
     def clean_log(self) -> None:
         """Removes the expired part of the log, by the table's own properties, as Delta does, but to the hour."""
         log, hour = self._log(), _module(self._delta, "TruncationGranularity$").HOUR()
-        log.cleanUpExpiredLogs(log.update(False, self._none, self._none), self._none, self._none, hour)
+        log.cleanUpExpiredLogs(self._update(log), self._none, self._none, hour)
+
+    def _update(self, log: Any) -> Any:
+        """Has Delta look at the log's folder. Returns its newest snapshot."""
+        return log.update(False, self._none, self._none)
+
+    def _snapshot_at(self, version: int) -> Any:
+        return self._log().getSnapshotAt(version, self._none, self._none, False)
 
     def _version(self, snapshot: Any) -> TableVersion:
         metadata = snapshot.metadata()
@@ -297,7 +302,7 @@ class DeltaTable:
         if made == -1:
             raise removed_table(self.path)
         if made is not None and made > log.unsafeVolatileSnapshot().version():
-            log.update(False, self._none, self._none)  # else an append of our own would be a rival's
+            self._update(log)  # else an append of our own would be a rival's
         transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))
         version, reached = int(transaction.snapshot().version()), self._progress(transaction, application)
         check(version, reached)
@@ -310,7 +315,7 @@ class DeltaTable:
             actions = actions.appended(self._progress_action(name, reached))
         committed: int = transaction.commit(actions, self._operation(metadata))
         if committed % _LOOK_EVERY == 0:
-            log.update(False, self._none, self._none)
+            self._update(log)
         return committed
 
     def create(
