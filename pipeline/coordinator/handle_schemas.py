@@ -91,7 +91,7 @@ def _invalidate_unextended(state: State, alterations: tuple[Alteration, ...]) ->
         mirror = checkpoint.mirrors.get(table)
         filled = isinstance(mirror, Filling) and mirror.since < checkpoint.scn
         if alteration.changes.added and (filled or table in checkpoint.scanned):
-            yield MirrorInvalidated(table, False, _EXTENDED)
+            yield MirrorInvalidated(table, _EXTENDED)
 
 
 def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
@@ -182,7 +182,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     state = with_checkpoint(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
     state = recast_keys(state, schema)
     if altered and schema.key and _lacks_failed_rows(state.checkpoint, schema.table):
-        state = mirror_invalidated(state, MirrorInvalidated(schema.table, False, _ALTERED))
+        state = mirror_invalidated(state, MirrorInvalidated(schema.table, _ALTERED))
     return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.snapshot_mode))
 
 
@@ -246,4 +246,4 @@ def mirror_data_expired(state: State, message: MirrorDataExpired) -> State:
         for table, since in sorted(message.generations.items())
         if table in mirrors and mirrors[table].since == since
     ]
-    return invalidate_mirrors(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))
+    return invalidate_mirrors(state, tuple(MirrorInvalidated(table, _GONE) for table in meant))

@@ -1,7 +1,7 @@
 """From the SchemaVerifier to the WatermarkCoordinator: the log under proven schemas."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
@@ -117,8 +117,9 @@ class MirrorInvalidated:
     """
 
     table: TableId
-    emptied: bool
     reason: str
+    _: KW_ONLY
+    emptied: bool = False
     gap: bool = False
 
 

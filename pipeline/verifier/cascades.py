@@ -132,7 +132,7 @@ def restarts_after_cascades(
 ) -> tuple[MirrorInvalidated, ...]:
     """Returns the restarts of these tables (`find_cascades`), except stopped ones."""
     return tuple(
-        MirrorInvalidated(child, False, CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
+        MirrorInvalidated(child, CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents.keys() - set(ended))
     )
 
@@ -172,7 +172,7 @@ def effects_of_new_keys(
         for child in sorted(parents)
     )
     changed = changed_along(keys, {key.child for key in new}) - parents.keys() - set(ended)
-    return stops, tuple(MirrorInvalidated(table, False, _GIVEN) for table in sorted(changed))
+    return stops, tuple(MirrorInvalidated(table, _GIVEN) for table in sorted(changed))
 
 
 def stop_orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
@@ -199,7 +199,7 @@ def restarts_after_gaps(
     """
     cascade = CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
     return tuple(
-        MirrorInvalidated(table, False, unnamed.get(table, cascade), gap=table in unnamed)
+        MirrorInvalidated(table, unnamed.get(table, cascade), gap=table in unnamed)
         for table in sorted(changed_along(keys, unnamed) - set(ended))
     )
 
@@ -222,7 +222,7 @@ def effects_of_unread_rows(
         for table in sorted(meant):
             keyed = table not in told or bool(told[table].key)
             if each.lost or keyed or each.databases is None:
-                restarts[table] = MirrorInvalidated(table, False, each.reason, gap=each.lost)
+                restarts[table] = MirrorInvalidated(table, each.reason, gap=each.lost)
             else:
                 stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
     return tuple(stops.values()), tuple(each for table, each in restarts.items() if table not in stops)

@@ -228,7 +228,7 @@ def restarts_after_statement(
 ) -> tuple[MirrorInvalidated, ...]:
     """Returns the tables that a statement restarts; `ended`: those that have stopped already."""
     return tuple(
-        MirrorInvalidated(table, effect in WITHOUT_ROWS, _UNLOGGED.format(what=what, gtid=gtid))
+        MirrorInvalidated(table, _UNLOGGED.format(what=what, gtid=gtid), emptied=effect in WITHOUT_ROWS)
         for table in sorted(unlogged.keys() - set(ended))
         for what, effect in [(unlogged[table].what, unlogged[table].effect)]
     )

@@ -156,7 +156,7 @@ def report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State,
         why = None if before is None else incompatibility(before, schema)
         # Without a key there's no mirror. The one that there is stays as it was with a key.
         emptied = table in state.emptied and bool(schema.key)
-        restarted = () if why is None else (MirrorInvalidated(table, emptied, why),)
+        restarted = () if why is None else (MirrorInvalidated(table, why, emptied=emptied),)
         news.append(SchemaVerified(schema, restarted))
         reported[table] = schema
     return replace(state, reported=reported), tuple(news)
@@ -205,7 +205,7 @@ def restarts_of_assumed(state: State, gtids: GtidSet) -> tuple[MirrorInvalidated
     if not state.assumed or state.to_come - gtids:
         return ()
     named = (table for table in sorted(state.assumed) if _is_named(state.tables[table]))
-    return tuple(MirrorInvalidated(table, False, _UNEXPLAINED, gap=True) for table in named)
+    return tuple(MirrorInvalidated(table, _UNEXPLAINED, gap=True) for table in named)
 
 
 def _is_named(state: TableState) -> bool:
@@ -305,7 +305,7 @@ def restarts_after_merges(
 ) -> tuple[MirrorInvalidated, ...]:
     """Returns the restarts of those of these tables that no MERGE table has in its UNION any more."""
     return tuple(
-        MirrorInvalidated(table, False, _MERGED_ONCE)
+        MirrorInvalidated(table, _MERGED_ONCE)
         for table in sorted(tables)
         if traits[table].engine == MERGEABLE and traits[table].merged_by is None
     )

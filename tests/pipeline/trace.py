@@ -250,7 +250,7 @@ def _invalidated(text: str | None) -> tuple[MirrorInvalidated, ...]:
     if not text:
         return ()
     kind, name = text.split()
-    return (MirrorInvalidated(schema(name).table, kind == "emptying", "a statement changed it"),)
+    return (MirrorInvalidated(schema(name).table, "a statement changed it", emptied=kind == "emptying"),)
 
 
 _MARKERS = {"open": OPEN_MARKER, "close": CLOSE_MARKER}
@@ -367,7 +367,7 @@ _MESSAGES: dict[str, Any] = {
         schema(name), _invalidated(mirror)
     ),
     rf"mirror of (?P<name>{_NAME}) (?P<how>invalidated|emptied)": lambda _, name, how: MirrorInvalidated(
-        schema(name).table, how == "emptied", "a statement changed it"
+        schema(name).table, "a statement changed it", emptied=how == "emptied"
     ),
     r"mirror data expired (?P<generations>.+)": lambda _, generations: MirrorDataExpired(
         {schema(n).table: int(s) for n, _, s in (each.partition("@") for each in generations.split())}

@@ -47,7 +47,7 @@ from tests.pipeline.builders import (
 
 # Tables whose rows aren't so any more
 
-EMPTIED = MirrorInvalidated(ORDERS.table, emptied=True, reason="a statement changed it")
+EMPTIED = MirrorInvalidated(ORDERS.table, "a statement changed it", emptied=True)
 
 
 def ready() -> Capture:
@@ -141,7 +141,7 @@ def test_the_checkpoint_has_the_foreign_keys_that_are_followed() -> None:
 
 def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:
     capture, keyless = ready(), replace(ORDERS, key=())
-    again = MirrorInvalidated(ORDERS.table, emptied=False, reason="its key is another one")
+    again = MirrorInvalidated(ORDERS.table, "its key is another one")
     capture.give(statement("a:6", 20, ORDERS), SchemaVerified(keyless, (again,)))
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
     capture.give(replace(statement("a:7", 30, ORDERS), restarted=(EMPTIED,)))
@@ -162,7 +162,7 @@ def test_a_stopped_table_begins_no_generation_by_itself(emptied: bool) -> None:
     for stopped in (complete, filling):
         before, sent = stopped.checkpoint, len(stopped.parts)
         assert ORDERS.table in before.stopped
-        again = MirrorInvalidated(ORDERS.table, emptied, "a statement changed it")
+        again = MirrorInvalidated(ORDERS.table, "a statement changed it", emptied=emptied)
         taking = Alteration(altered(ORDERS), "TRUNCATE TABLE", emptied=emptied)
         stopped.give(
             replace(statement("a:7", 20, ORDERS), restarted=(again,), alterations=(taking,)),
@@ -195,7 +195,7 @@ NO_TABLE = PlanFailed(ORDERS.table, "it doesn't exist")
 def unreadable() -> Capture:
     """A coordinator whose table was to be read again behind a statement, and wasn't there."""
     capture = ready()
-    again = MirrorInvalidated(ORDERS.table, emptied=False, reason="a statement changed it")
+    again = MirrorInvalidated(ORDERS.table, "a statement changed it")
     capture.give(replace(statement("a:6", 20, ORDERS), restarted=(again,)), NO_TABLE)
     assert isinstance(capture.table(ORDERS, f"restart-3-{ORDERS.table}"), SnapshotFailed)
     return capture
@@ -219,7 +219,7 @@ def test_a_table_that_could_not_be_read_is_not_read_again_without_a_statement() 
 
 def test_what_somebody_stopped_stays_stopped() -> None:
     capture = ready()
-    again = MirrorInvalidated(ORDERS.table, emptied=False, reason="a statement changed it")
+    again = MirrorInvalidated(ORDERS.table, "a statement changed it")
     capture.give(replace(statement("a:6", 20, ORDERS), restarted=(again,)), stop("s2", ORDERS))
     capture.give(statement("a:7", 30, ORDERS), VERIFIED)
     assert [snapshot for snapshot in capture.checkpoint.snapshots if not snapshot.ended] == []

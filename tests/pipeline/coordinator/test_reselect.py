@@ -347,7 +347,7 @@ def test_a_snapshot_that_is_to_read_all_rows_again_is_not_requested_twice(
 
 def test_two_snapshots_of_our_own_never_have_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
-    capture, again = Capture(checkpoint=MIRRORED), MirrorInvalidated(TABLE.table, False, "so")
+    capture, again = Capture(checkpoint=MIRRORED), MirrorInvalidated(TABLE.table, "so")
     capture.give(a_part(*range(50)), stop("s1", TABLE), a_part(*range(50)), stop("s2", TABLE))
     capture.give(again, stop("s3", TABLE), again)
     begun = (f"reread-8-{TABLE.table}", f"restart-7-{TABLE.table}")
@@ -423,7 +423,7 @@ def test_a_source_that_is_ahead_of_the_stream_is_asked_when_the_stream_is_there(
 def test_a_table_that_begins_anew_has_nothing_unread() -> None:
     capture = Capture(checkpoint=FILLED)
     (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
-    capture.give(MirrorInvalidated(ORDERS.table, False, "so"), read(order, 1, low="a:1-6", high=20))
+    capture.give(MirrorInvalidated(ORDERS.table, "so"), read(order, 1, low="a:1-6", high=20))
     assert capture.stream == ["orders a:6"]
     assert not capture.checkpoint.unread
 
@@ -567,7 +567,7 @@ def shown(capture: Capture) -> list[int]:
     "begins",
     [
         MirrorDataExpired({TABLE.table: 1}),
-        MirrorInvalidated(TABLE.table, emptied=False, reason="a foreign key"),
+        MirrorInvalidated(TABLE.table, "a foreign key"),
         None,
     ],
     ids=["the lake lacks its rows", "its rows are no longer right", "its first snapshot"],
@@ -592,7 +592,7 @@ def test_no_part_of_a_transaction_counts_for_a_mirror_that_begins_within_it(
 
 def test_a_transaction_counts_for_a_table_that_was_emptied_before_its_rows() -> None:
     capture = Capture(checkpoint=MIRRORED)
-    capture.give(a_part(), MirrorInvalidated(TABLE.table, emptied=True, reason="so"), a_part(1))
+    capture.give(a_part(), MirrorInvalidated(TABLE.table, "so", emptied=True), a_part(1))
     (order,) = of(ReselectRows, capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 2}), schema=TABLE)))
     capture.give(read(order, 1, 2, low="a:1-6", high=20))
     assert capture.checkpoint.mirrors == {TABLE.table: Ready(7)}
@@ -621,7 +621,7 @@ def test_rows_that_became_unknown_beside_another_snapshot_are_in_the_filled_mirr
 ) -> None:
     monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 8)
     capture = Capture(checkpoint=MIRRORED)
-    capture.give(overflow(20, "a:6", 1, 2), MirrorInvalidated(TABLE.table, False, "so"))
+    capture.give(overflow(20, "a:6", 1, 2), MirrorInvalidated(TABLE.table, "so"))
     assert capture.checkpoint.mirrors == {TABLE.table: Filling(8)}
     capture.give(execute("s1", TABLE, priority=1, filters=some(TABLE)), planned(TABLE))
     orders = capture.give(planned(TABLE))

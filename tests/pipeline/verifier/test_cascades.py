@@ -189,12 +189,12 @@ def test_a_table_without_a_key_stops_where_it_is_surely_meant() -> None:
     assert stop.reason.startswith("so; it has no primary key")
     assert effects_of_unread_rows([RowsUnread("so", databases=None)], [], told, {A}) == (
         (),
-        (MirrorInvalidated(A, False, "so"),),  # it stops if a scan has read it
+        (MirrorInvalidated(A, "so"),),  # it stops if a scan has read it
     )
     lost = RowsUnread("so", databases=None, lost=True)
     assert effects_of_unread_rows([lost], [], told, {A}) == (
         (),
-        (MirrorInvalidated(A, False, "so", gap=True),),
+        (MirrorInvalidated(A, "so", gap=True),),
     )
 
 
@@ -211,5 +211,5 @@ def test_changes_that_the_log_has_lost_stay_lost_whatever_else_is_said() -> None
     for unread in ([lost, any_table], [any_table, lost]):
         assert effects_of_unread_rows(unread, [], {}, {A}) == (
             (),
-            (MirrorInvalidated(A, False, "lost", gap=True),),
+            (MirrorInvalidated(A, "lost", gap=True),),
         )

@@ -113,7 +113,7 @@ def test_if_it_is_captured_too_its_rows_go_on_as_well() -> None:
 
 
 def test_nothing_behind_knows_of_it_otherwise() -> None:
-    restarts = tuple(MirrorInvalidated(table, True, "why") for table in (SIGNALS.table, ORDERS.table))
+    restarts = tuple(MirrorInvalidated(table, "why", emptied=True) for table in (SIGNALS.table, ORDERS.table))
     both = frozenset({SIGNALS.table, ORDERS.table})
     alterations = tuple(Alteration(schema, "TRUNCATE TABLE", emptied=True) for schema in (SIGNALS, ORDERS))
     statement = SchemaChanged(gtid("a:6"), both, "TRUNCATE …", place(20), restarts, alterations=alterations)
@@ -121,7 +121,7 @@ def test_nothing_behind_knows_of_it_otherwise() -> None:
     assert told(
         ROWS,
         SchemaVerified(SIGNALS),
-        MirrorInvalidated(SIGNALS.table, True, "why"),
+        MirrorInvalidated(SIGNALS.table, "why", emptied=True),
         TableStopped(SIGNALS.table, "why"),
         statement,
         changes_,
@@ -142,7 +142,7 @@ def test_nothing_behind_knows_of_it_otherwise() -> None:
 def test_other_tables_news_are_told() -> None:
     messages: list[FromVerifier] = [
         SchemaVerified(ORDERS),
-        MirrorInvalidated(ORDERS.table, True, "why"),
+        MirrorInvalidated(ORDERS.table, "why", emptied=True),
         TableStopped(ORDERS.table, "why"),
         LogAdvanced(place(20)),
         passed(OTHERS),

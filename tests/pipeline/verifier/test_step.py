@@ -167,7 +167,7 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
     assert ORDERS in tables_to_ask(state)
     state, said = step(state, answer(6, RENAMED))
     [verified] = said
-    assert verified == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),))
+    assert verified == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE),))
     assert ORDERS not in tables_to_ask(state)
 
 
@@ -232,7 +232,7 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert ORDERS not in state.tables
     said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
     assert kinds(said) == ["SchemaChanged", "SchemaVerified"]
-    assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, True, TAGS_GONE),))
+    assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE, emptied=True),))
     # Rows of a log without column names, from before the drop: their columns are no longer known.
     state = fresh(KnownSchemas({}, upto(9)), 5, old=SCHEMA)
     said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))
@@ -268,7 +268,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
     news = start(SHOP, known, Checkpoint(upto(5), schemas={ORDERS: SCHEMA}))[1]
-    assert news == (SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),)),)
+    assert news == (SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE),)),)
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
@@ -315,7 +315,7 @@ def test_columns_that_no_statement_explains_hold_once_the_servers_place_is_reach
     [again] = at_the_place.restarted  # no segment has the place without it
     assert again.table == ORDERS and again.gap and not again.emptied
     assert "no statement in the log has made its columns what they are at the source" in again.reason
-    corrected = SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, False, TAGS_GONE),))
+    corrected = SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE),))
     assert said[said.index(at_the_place) + 1] == corrected
 
 

@@ -434,7 +434,7 @@ def test_a_table_that_ends_among_the_remembered_snapshots_is_complete() -> None:
 def test_two_generations_that_begin_about_the_end_of_a_scan_are_not_one() -> None:
     capture = scanning()
     capture.give(execute("s2", ITEMS))
-    capture.give(MirrorInvalidated(ITEMS.table, emptied=False, reason="another key"))
+    capture.give(MirrorInvalidated(ITEMS.table, "another key"))
     ended, after = capture.appends[-2:]
     assert ended.checkpoint.mirrors == {ITEMS.table: Filling(0)}
     assert after.checkpoint.mirrors == {ITEMS.table: Filling(1)}

@@ -106,7 +106,7 @@ def test_of_a_dropped_table_the_reason_says_so(capture: Capture) -> None:
 
 def test_another_mirror_ends_it(capture: Capture) -> None:
     capture.give(verify("v1", ORDERS, ITEMS))
-    capture.give(MirrorInvalidated(ORDERS.table, emptied=False, reason="so"))
+    capture.give(MirrorInvalidated(ORDERS.table, "so"))
     ended = capture.table(ORDERS, "v1")
     assert isinstance(ended, SnapshotFailed)
     assert "begun again" in ended.reason
@@ -126,7 +126,7 @@ def test_other_columns_end_it(capture: Capture) -> None:
 
 def test_what_comes_within_a_transaction_ends_it_too(capture: Capture) -> None:
     capture.give(verify("v1", ORDERS, ITEMS), part("a:6", update(1, schema=ITEMS)))
-    capture.give(MirrorInvalidated(ORDERS.table, emptied=False, reason="so"), SchemaVerified(altered(ITEMS)))
+    capture.give(MirrorInvalidated(ORDERS.table, "so"), SchemaVerified(altered(ITEMS)))
     capture.give(passed(20, wrote("a:6", update(1, schema=altered(ITEMS)))))
     (begun, columns) = (capture.table(schema, "v1") for schema in (ORDERS, ITEMS))
     assert isinstance(begun, SnapshotFailed) and "begun again" in begun.reason
