@@ -6,7 +6,7 @@ The sink and the signals' channel share them.
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import partialmethod
 from traceback import walk_tb
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
@@ -46,6 +47,28 @@ async def _bootstrap_or_close(client: AIOKafkaClient) -> None:
 
 
 AIOKafkaClient.bootstrap = _bootstrap_or_close
+
+_update = AIOKafkaClient._metadata_update  # noqa: SLF001 - there's no option for what follows
+
+
+async def _update_or_bootstrap(
+    client: AIOKafkaClient, cluster: ClusterMetadata, topics: Collection[str]
+) -> bool:
+    """Asks the brokers that the client knows. If none answers, it finds the cluster again and asks once more.
+
+    A client of aiokafka 0.14 knows the brokers of the last answer alone, and would ask them forever. Those that were
+    down then, or are new, may be all that is left. Kafka's own client finds the cluster again too (KIP-899).
+    """
+    if await _update(client, cluster, topics):
+        return True
+    try:
+        await client.bootstrap()
+    except KafkaConnectionError:
+        return False
+    return bool(await _update(client, cluster, topics))
+
+
+AIOKafkaClient._metadata_update = _update_or_bootstrap  # noqa: SLF001
 
 # A broker that hasn't answered for so long is asked again.
 BROKER_ANSWERS_WITHIN_S: Final = 10.0

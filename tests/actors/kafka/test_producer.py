@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from aiokafka.client import AIOKafkaClient
 from aiokafka.producer.sender import SendProduceReqHandler
 
 from actors.kafka import client as kafka_client
@@ -24,6 +25,7 @@ from actors.kafka.record_batch import RecordBatch
 from actors.kafka.topics import KafkaTopics
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.ports import take_port
 from pipeline.config.settings import Compression, KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
 from pipeline.errors import Definite, Transient
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
@@ -373,3 +375,24 @@ def test_what_clients_are_told() -> None:
     options = client_options(of, "shop")
     assert options["client_id"] == "tidemark-shop" and options["sasl_plain_password"] == "right"
     assert "ssl_context" not in options
+
+
+async def test_a_client_finds_the_brokers_that_have_come_since_it_asked(parts: Parts, tmp_path: Path) -> None:
+    assert parts.kafka is not None
+    with KafkaBroker(parts.kafka, tmp_path / "kafka") as broker:
+        before, port = broker.address, take_port()
+        after = f"{broker.host}:{port}"
+        of = replace(settings(broker), bootstrap_servers=(before, after))
+        client = AIOKafkaClient(**client_options(of, "shop"))
+        await client.bootstrap()
+        try:
+            await asyncio.to_thread(broker.stop)
+            assert not await client.force_metadata_update()
+            properties = broker.folder / "server.properties"
+            properties.write_text(properties.read_text().replace(before, after))
+            broker.port = port
+            await asyncio.to_thread(broker.start)
+            assert await client.force_metadata_update()
+            assert [each.port for each in client.cluster.brokers()] == [port]
+        finally:
+            await client.close()
