@@ -51,7 +51,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.row_images import ImageKind, TableChanges, images_with
+from pipeline.messages.row_images import ImageKind, TableChanges, images_with, updates_of_keys
 from pipeline.schema.row_keys import key_tokens
 
 Mask = npt.NDArray[np.bool_]
@@ -118,9 +118,7 @@ def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str]
     kind = changes.images.column("kind").to_numpy()
     absent = changes.images.column("absent")
     whole = absent.is_null().to_numpy(zero_copy_only=False)
-    before = np.flatnonzero(kind == ImageKind.UPDATE_BEFORE)
-    same = pc.equal(keys.take(pa.array(before)), keys.take(pa.array(before + 1))).fill_null(False)
-    moved = before[~same.to_numpy(zero_copy_only=False)]
+    moved = updates_of_keys(kind, keys)
     stays = (kind == ImageKind.INSERT) | (kind == ImageKind.UPDATE_AFTER)
     gone, unknown = kind == ImageKind.DELETE, kind == ImageKind.INSERT
     gone[moved] = True

@@ -12,6 +12,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -98,3 +100,12 @@ def images_with(absent: pa.Array, column: int) -> Flags:
     some = np.flatnonzero(places[1:] > places[:-1])
     given[some] = bitmaps[places[some] + column // 8] >> column % 8 & 1 == 0
     return given
+
+
+def updates_of_keys(kind: NDArray[np.int8], keys: pa.Array) -> NDArray[np.int64]:
+    """Returns the places of the before images of updates that change the key. `keys`: the images' key tokens, of which
+    null equals none.
+    """
+    before = np.flatnonzero(kind == ImageKind.UPDATE_BEFORE)
+    same = pc.equal(keys.take(pa.array(before)), keys.take(pa.array(before + 1))).fill_null(False)
+    return before[~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)]

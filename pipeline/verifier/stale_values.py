@@ -14,11 +14,10 @@ it out, and `pipeline.coordinator.partial_rows` says what becomes of it. A table
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.row_images import ImageKind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges, updates_of_keys
 from pipeline.schema.row_keys import key_tokens
 from pipeline.types.buffers import Flags
 
@@ -50,10 +49,7 @@ def _came(changes: TableChanges) -> Flags:
     """Returns which images are of rows that have come under their key."""
     kind = changes.images.column("kind").to_numpy()
     came: Flags = kind == ImageKind.INSERT
-    before = np.flatnonzero(kind == ImageKind.UPDATE_BEFORE)
-    keys = key_tokens(changes.rows, changes.schema.key)
-    same = pc.equal(keys.take(pa.array(before)), keys.take(pa.array(before + 1))).fill_null(False)
-    came[before[~same.to_numpy(zero_copy_only=False)] + 1] = True
+    came[updates_of_keys(kind, key_tokens(changes.rows, changes.schema.key)) + 1] = True
     return came
 
 
