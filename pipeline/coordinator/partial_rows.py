@@ -47,14 +47,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.messages.row_images import ImageKind, TableChanges, images_with, updates_of_keys
 from pipeline.schema.row_keys import key_tokens
-
-Mask = npt.NDArray[np.bool_]
+from pipeline.types.buffers import Flags, Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +101,9 @@ class ImageMasks:
     part of an existing row. `unknown`: images after which the row isn't known.
     """
 
-    decisive: Mask
-    partial: Mask
-    unknown: Mask
+    decisive: Flags
+    partial: Flags
+    unknown: Flags
 
 
 def has_partial_images(changes: TableChanges) -> bool:
@@ -131,7 +129,7 @@ def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str]
     return ImageMasks(gone | (stays & whole), partial, partial & unknown)
 
 
-def last_places(tokens: pa.Array, absent: pa.Array | None = None) -> npt.NDArray[np.int64]:
+def last_places(tokens: pa.Array, absent: pa.Array | None = None) -> Longs:
     """Returns where each key comes last, in their order; with `absent` each key with the same absent columns."""
     codes = _codes(tokens)
     if absent is not None:
@@ -140,7 +138,7 @@ def last_places(tokens: pa.Array, absent: pa.Array | None = None) -> npt.NDArray
     return np.sort(len(codes) - 1 - from_end)
 
 
-def _codes(values: pa.Array) -> npt.NDArray[np.int64]:
+def _codes(values: pa.Array) -> Longs:
     codes = values.dictionary_encode(null_encoding="encode").indices
     return codes.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
 

@@ -29,6 +29,7 @@ from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.snapshot import REPAIRED, ChunkId
+from pipeline.types.buffers import Flags, Longs
 
 # `__op`: c, u, d (also a key that a repair found no row of), r (a snapshot's row), b (what an update found) or t (a
 # statement took all rows away, or all rows of a table without a key come next; the table's own columns are null).
@@ -165,8 +166,8 @@ def change_tables(segment: int, runs: Sequence[ChangeRun]) -> list[pa.Table]:
 
 
 def _transactions(
-    parts: Sequence[ChangePart], transaction: npt.NDArray[np.int32], kept: npt.NDArray[np.int64]
-) -> tuple[Transactions, npt.NDArray[np.int64]]:
+    parts: Sequence[ChangePart], transaction: npt.NDArray[np.int32], kept: Longs
+) -> tuple[Transactions, Longs]:
     """Returns the transaction and the SCN of each kept image; `transaction` is each image's place in its part's."""
     found = {id(part.transactions): part.transactions for part in parts}
     begins = dict(zip(found, accumulate(map(len, found.values()), initial=0), strict=False))
@@ -177,7 +178,7 @@ def _transactions(
     return Transactions.joined(list(found.values())).taken(index), scn
 
 
-def _origin(passed: Transactions, updates: npt.NDArray[np.bool_]) -> list[pa.Array]:
+def _origin(passed: Transactions, updates: Flags) -> list[pa.Array]:
     """Returns SOURCE's `time` and `update` of each row."""
     original = passed.original_time
     as_committed = (original == 0) | (original == passed.commit_time)
@@ -276,8 +277,8 @@ def _overwritten(
     kind: npt.NDArray[np.int8],
     rows: Sequence[pa.RecordBatch],
     runs: Sequence[ChangeRun],
-    begins: npt.NDArray[np.int64],
-) -> npt.NDArray[np.bool_]:
+    begins: Longs,
+) -> Flags:
     """Returns which images are what an update found that kept its key. A table without a key has none.
 
     `kind` is of all runs. Each run begins at its place in `begins`, and `rows` has the rows of each.
@@ -298,7 +299,7 @@ def _overwritten(
     return overwritten
 
 
-def _keeps_key(keys: pa.RecordBatch, before: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _keeps_key(keys: pa.RecordBatch, before: Longs) -> Flags:
     """Returns of each place whether the next row has the same key.
 
     A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.

@@ -13,7 +13,6 @@ from typing import Final, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from pipeline.journal.change_rows import chunk_changes
 from pipeline.journal.entry import Entry, FileKind, SealedChunk
@@ -29,6 +28,7 @@ from pipeline.kafka.debezium.changed_rows import (
 )
 from pipeline.kafka.portions import Portion
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.buffers import Flags, Longs
 
 # How many rows become messages at once, at most, and about how many bytes of messages.
 ROWS_CONVERTED_TOGETHER: Final = 20_000
@@ -243,7 +243,7 @@ def few_at_once(parts: InStep) -> Iterator[InStep]:
         begin = end
 
 
-def _updates(parts: InStep, of: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _updates(parts: InStep, of: Longs) -> Flags:
     """Returns for each place in the order of the stream whether the row there may belong to the one before."""
     letters = pa.chunked_array([part.rows.column("__op") for part in parts])
     of_parts = np.asarray(pc.index_in(letters, LETTERS))
@@ -264,7 +264,7 @@ def alternating(parts: InStep) -> Iterator[TableRows]:
         at[number] = first + count
 
 
-def _stream_order(parts: InStep) -> NDArray[np.int64]:
+def _stream_order(parts: InStep) -> Longs:
     """Returns for each place in the order of the stream whose of the parts the row there is."""
     scns, ordinals = (
         np.concatenate([np.asarray(part.rows.column(name)) for part in parts])

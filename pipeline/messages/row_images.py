@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
-from pipeline.types.buffers import Flags
+from pipeline.types.buffers import Flags, Longs
 
 # Where a row is in the log: the file, the offset at which its rows event begins (or that of the compressed transaction
 # around it), its number among the event's rows (from 0, one for both images of an update), the id of the server that
@@ -102,7 +102,7 @@ def images_with(absent: pa.Array, column: int) -> Flags:
     return given
 
 
-def updates_of_keys(kind: NDArray[np.int8], keys: pa.Array) -> NDArray[np.int64]:
+def updates_of_keys(kind: NDArray[np.int8], keys: pa.Array) -> Longs:
     """Returns the places of the before images of updates that change the key. `keys`: the images' key tokens, of which
     null equals none.
     """

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from actors.http.changes.shared_segments import SharedSegments
 from actors.journal.batch_sizes import rows_at_once
@@ -35,6 +34,7 @@ from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_row
 from pipeline.journal.changes.table_notices import NO_NOTICES, TableNotices, notices_of
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.buffers import Flags
 
 # How many rows are read of a file at once, and about how many a reader gets at once.
 READ_ROWS: Final = 1 << 15
@@ -45,7 +45,7 @@ READ_ROWS_BYTES: Final = 4 << 20
 SENT_ROWS_BYTES: Final = 4 << 20
 
 # Which rows of a table version are wanted.
-ChooseKeys = Callable[[pa.RecordBatch, TableSchema], NDArray[np.bool_]]
+ChooseKeys = Callable[[pa.RecordBatch, TableSchema], Flags]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import types
-from numpy.typing import NDArray
 
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot import row_filter
 from pipeline.snapshot.key_literals import time_microseconds
 from pipeline.types.arrow_arrays import bytes_of
-from pipeline.types.buffers import Bytes, Ends, Longs
+from pipeline.types.buffers import Bytes, Ends, Flags, Longs
 from pipeline.types.byte_kernels import crc32
 from pipeline.types.column_types import Decimal, Time
 from pipeline.types.jit import READ_ENDS, compiled
@@ -63,7 +62,7 @@ def check_key_filter(keys: KeyFilter, schema: TableSchema) -> None:
     matching_keys(pa.RecordBatch.from_pylist([], schema=schema.arrow), schema, keys)
 
 
-def matching_keys(rows: pa.RecordBatch, schema: TableSchema, keys: KeyFilter) -> NDArray[np.bool_]:
+def matching_keys(rows: pa.RecordBatch, schema: TableSchema, keys: KeyFilter) -> Flags:
     """Returns which rows of a table version the filter lets through. Raises WrongKeyFilter if the key doesn't fit."""
     column = _first_key_column(schema)
     values = rows.column(column.name)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from pipeline.gtid.gtid_set import GtidSet, Tsid
-from pipeline.types.buffers import Longs
+from pipeline.types.buffers import Flags, Longs
 
 if TYPE_CHECKING:
     from pipeline.journal.entry import Entry
@@ -65,7 +64,7 @@ def choose_rows(rows: pa.RecordBatch, choice: RowChoice) -> pa.RecordBatch:
     return rows if kept.all() else rows.filter(pa.array(kept))
 
 
-def are_in(gtids: pa.Array, which: GtidSet, unnamed: bool) -> NDArray[np.bool_]:
+def are_in(gtids: pa.Array, which: GtidSet, unnamed: bool) -> Flags:
     """Returns which of the GTIDs are in a set; `unnamed` for null."""
     found = np.full(len(gtids), unnamed)
     for source, own, numbers in _by_source(gtids):
@@ -81,7 +80,7 @@ def gtid_set_of(gtids: pa.Array) -> GtidSet:
     return found
 
 
-def _by_source(gtids: pa.Array) -> Iterator[tuple[Tsid, NDArray[np.bool_], Longs]]:
+def _by_source(gtids: pa.Array) -> Iterator[tuple[Tsid, Flags, Longs]]:
     """Returns each source, which GTIDs are its own, and their numbers."""
     parts = pc.extract_regex(gtids, _GTID)
     sources = pc.struct_field(parts, "source")

@@ -28,7 +28,7 @@ from pipeline.kafka.databus.sources import source_id
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types
 from pipeline.types.arrow_arrays import bytes_of
-from pipeline.types.buffers import Bytes, Ends, Longs
+from pipeline.types.buffers import Bytes, Ends, Flags, Longs
 from pipeline.types.jit import READ_ENDS, compiled
 
 _LONG: Final = 1 << 63
@@ -92,7 +92,7 @@ def check_source_filters(
             wanted_events(pa.RecordBatch.from_pylist([], schema=schema.arrow), schema, filters)
 
 
-def wanted_events(rows: pa.RecordBatch, schema: TableSchema, filters: SourceFilters) -> NDArray[np.bool_]:
+def wanted_events(rows: pa.RecordBatch, schema: TableSchema, filters: SourceFilters) -> Flags:
     """Returns which rows of a table version the filters let through. Raises MalformedRequest if a key doesn't fit."""
     spans = filters.get(source_id(schema.table))
     if spans is None:
@@ -172,17 +172,17 @@ def _is_unsigned_long(kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(kind) and kind.precision == 20 and kind.scale == 0)
 
 
-def _in_range(keys: pa.Array, span: KeySpan) -> NDArray[np.bool_]:
+def _in_range(keys: pa.Array, span: KeySpan) -> Flags:
     if _is_unsigned_long(keys.type):
         start, end = (pa.scalar(Decimal(each), keys.type) for each in (span.start, span.end))
     else:
         keys, start, end = keys.cast(pa.int64()), pa.scalar(span.start), pa.scalar(span.end)
     within = pc.and_(pc.greater_equal(keys, start), pc.less(keys, end))
-    found: NDArray[np.bool_] = within.fill_null(False).to_numpy(zero_copy_only=False)
+    found: Flags = within.fill_null(False).to_numpy(zero_copy_only=False)
     return found
 
 
-def _in_remainders(keys: pa.Array, span: KeySpan) -> NDArray[np.bool_]:
+def _in_remainders(keys: pa.Array, span: KeySpan) -> Flags:
     remainders = (_magnitudes(keys) % np.uint64(span.divisor or 1)).astype(np.int64)
     return np.asarray((remainders >= span.start) & (remainders < span.end))
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.journal.change_rows import SOURCE
+from pipeline.types.buffers import Flags
 
 # The letters of `__op` by numbers, and the number that stands for none.
 LETTERS: Final = pa.array(["c", "u", "d", "r", "t", "b"])
@@ -56,7 +57,7 @@ def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
     return np.where(updates, np.where(ops == DELETE, BEFORE, UPDATE), ops)
 
 
-def bare_keys(changes: pa.RecordBatch) -> NDArray[np.bool_]:
+def bare_keys(changes: pa.RecordBatch) -> Flags:
     """Returns which rows are deletes of which only the primary key is known: a repair found no row of these keys."""
     chunk, absent = changes.column("__chunk"), changes.column("__absent")
     if chunk.null_count == len(chunk) or absent.null_count == len(absent):

@@ -11,7 +11,6 @@ from typing import Final, assert_never
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from pipeline.config.message_handling import (
     BinaryHandling,
@@ -25,7 +24,7 @@ from pipeline.kafka.debezium.text_rows import joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types import column_types as t
 from pipeline.types.arrow_arrays import bytes_of, varying_width_array
-from pipeline.types.buffers import Bytes, Ends
+from pipeline.types.buffers import Bytes, Ends, Flags, Longs
 
 _DAY_US: Final = 86_400_000_000
 _MILLISECOND_US: Final = 1_000
@@ -128,7 +127,7 @@ def connect_values(column: Column, values: pa.Array, handling: Handling) -> pa.A
 # Numbers
 
 
-def _words(values: pa.Array) -> NDArray[np.int64]:
+def _words(values: pa.Array) -> Longs:
     """Returns the two words of each decimal128, the low one first."""
     return np.frombuffer(values.buffers()[1], np.int64)[2 * values.offset : 2 * (values.offset + len(values))]
 
@@ -137,7 +136,7 @@ def _low_words(values: pa.Array) -> pa.Array:
     return pa.array(_words(values)[::2], mask=_nulls(values))
 
 
-def _nulls(values: pa.Array) -> NDArray[np.bool_] | None:
+def _nulls(values: pa.Array) -> Flags | None:
     return np.asarray(values.is_null()) if values.null_count else None
 
 

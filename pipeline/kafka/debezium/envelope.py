@@ -55,6 +55,7 @@ from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import Destination, fit_topic
 from pipeline.schema.table_schema import Column
+from pipeline.types.buffers import Flags
 from pipeline.types.column_types import Text
 
 NEW_KEY: Final = "__debezium.newkey"
@@ -81,7 +82,7 @@ class Messages:
     headers: tuple[tuple[str, pa.Array], ...]
     topics: pa.Array | None = None
 
-    def taken(self, index: Numbers, emptied: NDArray[np.bool_]) -> "Messages":
+    def taken(self, index: Numbers, emptied: Flags) -> "Messages":
         """Returns these messages. Some of them are `emptied`: they have no value."""
         rows = pa.array(index)
         headers = tuple((name, texts.take(rows)) for name, texts in self.headers)
@@ -159,14 +160,14 @@ class Envelope:
         """Returns how many of these rows make no message: a repair's deletes that lack what says where one goes."""
         return int(np.count_nonzero(self._left_out(changes)))
 
-    def _left_out(self, changes: pa.RecordBatch) -> NDArray[np.bool_]:
+    def _left_out(self, changes: pa.RecordBatch) -> Flags:
         routed = self.unwrap is not None and self.unwrap.route_by_field is not None
         if self.mapping.within_primary_key and not routed:
             return np.zeros(len(changes), np.bool_)
         return bare_keys(changes)
 
     def _other_keys(
-        self, unmasked: pa.RecordBatch, taken: pa.Array, keys: pa.Array, created: NDArray[np.bool_]
+        self, unmasked: pa.RecordBatch, taken: pa.Array, keys: pa.Array, created: Flags
     ) -> tuple[tuple[str, pa.Array], ...]:
         """Returns the headers of the messages of an update that changed the key: the key of the other message."""
         if not created.any():
@@ -280,7 +281,7 @@ class Envelope:
         emptied = deletes[index] & (not mode.rewrites)
         return messages.taken(index, emptied)
 
-    def _with_deletes(self, messages: Messages, again: NDArray[np.bool_], unwrap: Unwrap) -> Messages:
+    def _with_deletes(self, messages: Messages, again: Flags, unwrap: Unwrap) -> Messages:
         """Returns the messages. Of the added fields, tombstones have only the operation."""
         deleted = self.headers.message(pa.array(['"d"']), CONNECT_STRING)[0]
         told = {each.name: deleted if each.told == "op" else _NO_TEXT for each in unwrap.headers}
@@ -338,16 +339,16 @@ _DELETED: Final = "__deleted"
 _WHETHER: Final = pa.array(["false", "true"])
 
 
-def _only(changes: pa.RecordBatch, rows: NDArray[np.bool_]) -> pa.RecordBatch:
+def _only(changes: pa.RecordBatch, rows: Flags) -> pa.RecordBatch:
     return changes if rows.all() else changes.filter(pa.array(rows))
 
 
-def _places(rows: NDArray[np.bool_]) -> Numbers:
+def _places(rows: Flags) -> Numbers:
     """Returns the place of each of these rows among them, -1 for all others."""
     return np.where(rows, np.cumsum(rows) - 1, -1)
 
 
-def _repeated(twice: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.bool_]]:
+def _repeated(twice: Flags) -> tuple[Numbers, Flags]:
     """Returns the numbers of all messages, some of them twice, and which ones are repetitions."""
     index = np.repeat(np.arange(len(twice)), np.where(twice, 2, 1))
     again = np.zeros(len(index), np.bool_)
