@@ -80,7 +80,8 @@ def tell_nobody() -> None:
 
 
 class LakeFiles:
-    """Places files of one journal. `advanced` is called for each piece of a file, in the caller's thread."""
+    """Places files of one journal, and makes them durable. `advanced` is called for each piece of a file, in the
+    caller's thread."""
 
     def __init__(self, journal: JournalReader, advanced: Callable[[], object] = tell_nobody) -> None:
         self._journal = journal
@@ -141,9 +142,9 @@ class LakeFiles:
             for earlier in range(first, version):
                 if _is_young(_commit(folder, earlier)):
                     with suppress(FileNotFoundError):  # it has expired
-                        _sync_with_files(folder, earlier)
+                        _sync_with_files(folder, earlier, self._advanced)
             if not durable:
-                _sync_with_files(folder, version)
+                _sync_with_files(folder, version, self._advanced)
             if first < version or not durable:
                 sync(f"{folder}/{LOG}")
             self._synced[table] = version
@@ -348,8 +349,11 @@ def _commit(folder: str, version: int) -> str:
     return f"{folder}/{LOG}/{version:020}.json"
 
 
-def _sync_with_files(folder: str, version: int) -> None:
-    """Makes a commit durable, and before that the files of rows and deletion vectors that it adds."""
+def _sync_with_files(folder: str, version: int, advanced: Callable[[], object]) -> None:
+    """Makes a commit durable, and before that the files of rows and deletion vectors that it adds.
+
+    `advanced` is called for each of these: a slow disk may take minutes for what a compaction has written.
+    """
     commit = _commit(folder, version)
     if _is_young(commit):
         lines = Path(commit).read_bytes().splitlines()
@@ -358,6 +362,7 @@ def _sync_with_files(folder: str, version: int) -> None:
             for path in young:
                 with suppress(FileNotFoundError):  # VACUUM removes files
                     sync(path)
+                advanced()
             for inside in sorted({Path(folder), *(path.parent for path in young)}, reverse=True):
                 sync(inside)
     sync(commit)

@@ -10,8 +10,9 @@ thread that does nothing else asks Spark for its progress. Two things can be wro
   two minutes (`spark.network.timeout`) and restarts its tasks elsewhere. So the limit is longer than that. It is much
   longer for the work beside the batches, where VACUUM removes files without a task and no one waits.
 
-This process brings the journal's files into the lake without a task, and a large transaction has many. So it says that
-a batch advances with each piece of a file (`advanced`).
+This process brings the journal's files into the lake without a task, and a large transaction has many. It also syncs
+what Spark has written, which a slow disk may take minutes for. So it says that a batch advances with each piece of a
+file (`advanced`).
 
 For a batch any progress counts, since a batch may wait for the work beside it. For that work only its own tasks count,
 because batches begin and end all the time.

@@ -290,6 +290,20 @@ def test_a_commit_is_durable_after_the_files_that_spark_has_written_for_it(
     assert synced == []
 
 
+def test_a_batch_gets_on_as_long_as_files_of_an_earlier_commit_become_durable(placing: Placing) -> None:
+    """A slow disk takes minutes for what a compaction has written, and there is no task meanwhile."""
+    log = placing.table / "_delta_log"
+    log.mkdir()
+    names = [f"{number}.parquet" for number in range(3)]
+    for name in names:
+        (placing.table / name).touch()
+    (log / f"{0:020}.json").write_text("\n".join(json.dumps({"add": {"path": name}}) for name in names))
+    signs: list[str] = []
+    files = LakeFiles(placing.history.store, lambda: signs.append("advanced"))
+    files.sync_earlier(str(placing.table), 1)
+    assert len(signs) >= len(names)
+
+
 def test_what_is_found_is_made_durable_unless_it_is_old(
     placing: Placing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
