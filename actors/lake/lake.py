@@ -215,6 +215,7 @@ class Lake:
         versions = self._versions(table)
         if present.generation is not None and (versions is None or versions.mirror is None):
             raise removed_table(location(self._root, table, Tier.MIRROR))
+        self._check_history(table, versions)
         # It may have more already, if batches begin again for another table.
         return replace(
             present,
@@ -237,6 +238,13 @@ class Lake:
         except ValueRefused as refused:
             return self._append_pieces(table, todo.until(refused), batch)
         return todo
+
+    def _check_history(self, table: TableId, versions: Versions | None) -> None:
+        """Raises Transient if somebody has set one of a table's lake tables back."""
+        if versions is not None:
+            self._commits.check_history(location(self._root, table, Tier.CHANGELOG), versions.changelog)
+            if versions.mirror is not None:
+                self._commits.check_history(location(self._root, table, Tier.MIRROR), versions.mirror)
 
     def settled_versions(self, table: TableId) -> Versions | None:
         """The versions at which readers see all that the table has; None if it has no changelog.
@@ -292,6 +300,7 @@ class Lake:
         with self._changing(table):
             mirror = self._commits.table(table, Tier.MIRROR)
             mirrored = present_version(mirror)
+            self._commits.check_history(mirror.path, mirrored.version)
             if mirrored.generation == reached.generation and _takes(mirrored, through):
                 self._commits.merge(mirror, mirrored, reached, through, changes, position=position)
             if self.views is not None:
@@ -362,6 +371,7 @@ class Lake:
             )
             self._commits.note_reached(table, delta, mark, todo.through)
         if committed is not None:
+            self._commits.note_made(delta.path, committed)
             self._files.sync_commit(delta.path, committed, durable=delta.is_durable(committed))
 
     def _pending(self, table: TableId, reached: MirrorPosition) -> int:

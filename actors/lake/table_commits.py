@@ -20,7 +20,7 @@ from actors.lake.delta.statements import made_once
 from actors.lake.files.file_placement import LakeFiles
 from actors.lake.spark.spark_connect import is_connect_session
 from actors.lake.spark.spark_session import side_session
-from actors.lake.transaction_log.delta_log import is_restored, report_at
+from actors.lake.transaction_log.delta_log import is_restored, report_at, was_restored_since
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite, Transient
 from pipeline.journal.consumer_names import LAKE_CONSUMER
@@ -52,6 +52,11 @@ _COPIED: Final = (
     "{path} has segment {segment} as it was sealed at {at}, and {why}: another copy of this journal has delivered to "
     "the lake; run one of the two services only, or give this one a journal and a lake of its own; if both have "
     "delivered to the lake, move its tables away before the next start, so that their mirrors are filled again"
+)
+
+_RESTORED: Final = (
+    "{path} was set back by RESTORE or CLONE, and what Delta says of how far it is isn't true any more; stop the "
+    "service, remove the table's folder, and start again, so that its mirror is filled again"
 )
 
 _SET_BACK: Final = (
@@ -98,6 +103,8 @@ class TableCommits:
         self._unseen = {} if known is None else known.unseen
         # The segments that lake tables have reached by a commit of this sink, or that it has compared with the journal.
         self._reached: dict[tuple[TableId, str], tuple[str, int]] = {}
+        # The versions of lake tables, by their paths, through which it knows that nobody has set them back.
+        self._looked: dict[str, int] = {}
 
     def mirror_properties(self, table: TableId, *, shadow: bool = False) -> dict[str, str]:
         """Returns the properties with which a mirror begins, whatever is in it."""
@@ -140,17 +147,15 @@ class TableCommits:
         snapshot = delta.finish_alter()
         if snapshot is None:
             self._reached.pop((table, _MARKS[tier]), None)
+            self._looked.pop(delta.path, None)
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
             raise ForeignTable(
                 f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
                 f"{self._journal}); give this pipeline a lake of its own, or remove the tables and "
                 "take a new snapshot of them"
             )
-        if snapshot is not None and is_restored(delta.path, snapshot.version, f"{self._journal}/"):
-            raise Transient(
-                f"{delta.path} was set back by RESTORE or CLONE, and what Delta says of how far it is isn't true any "
-                "more; stop the service, remove the table's folder, and start again, so that its mirror is filled again"
-            )
+        if snapshot is not None:
+            self.check_history(delta.path, snapshot.version)
         if snapshot is not None and (duration := snapshot.properties.get(FORGETTING)) is not None:
             raise Transient(
                 f"{delta.path} has the property {FORGETTING} ({duration}), with which Delta forgets how "
@@ -159,6 +164,25 @@ class TableCommits:
                 "mirror is filled again"
             )
         return snapshot
+
+    def check_history(self, path: str, version: int) -> None:
+        """Raises Transient if somebody has set a lake table back, by the commits that it hasn't looked at yet."""
+        looked = self._looked.get(path, -1)
+        if version == looked:
+            return
+        met = looked < 0 or version < looked  # or another table has come in its place
+        if (
+            is_restored(path, version, f"{self._journal}/")
+            if met
+            else was_restored_since(path, version, looked)
+        ):
+            raise Transient(_RESTORED.format(path=path))
+        self._looked[path] = version
+
+    def note_made(self, path: str, version: int) -> None:
+        """Notes that this sink has made a version of a lake table."""
+        if self._looked.get(path) == version - 1:  # nobody else has made one since it looked
+            self._looked[path] = version
 
     def check_found(self, table: TableId, changelog: TableVersion, fed: TableVersion | None) -> None:
         """Raises CopiedJournal if a table has a segment that this journal has sealed otherwise.
@@ -179,10 +203,11 @@ class TableCommits:
     def check_reached(self, table: TableId, delta: LakeTable, mark: str, version: int, reached: int) -> None:
         """Raises CopiedJournal if a mark of a lake table is a segment that this journal has sealed otherwise.
 
-        Raises Transient if a changelog's is before what this sink has brought: what lies between would be lost. It
-        looks only at a mark that isn't of this sink's own last commit. A commit of an earlier version, or one before
-        the newest ones of the log, doesn't say when its segment was sealed.
+        Raises Transient if a changelog's is before what this sink has brought, since what lies between would be lost,
+        and as `check_history`. It looks only at a mark that isn't of this sink's own last commit. A commit of an
+        earlier version, or one before the newest ones of the log, doesn't say when its segment was sealed.
         """
+        self.check_history(delta.path, version)
         path, brought = self._reached.get((table, mark), ("", 0))
         if path == delta.path and mark == _MARKS[Tier.CHANGELOG] and reached < brought:
             raise Transient(_SET_BACK.format(path=path, segment=max(reached, 0), brought=brought))

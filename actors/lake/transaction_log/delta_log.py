@@ -39,6 +39,8 @@ _CHECKPOINT = re.compile(
 _TOLD = ("metaData", "txn")
 # The operations with which somebody sets a table back, to its own older state or to a copy's.
 _SET_BACK = ("RESTORE", "CLONE")
+# How the line of a commit begins that says how it came.
+_INFO: Final = b'{"commitInfo"'
 # How many commits of others may follow one that is looked for. Each that is read is a request to a store.
 LOOKED_BACK: Final = 64
 
@@ -131,11 +133,30 @@ def is_restored(path: str, version: int, applications: str) -> bool:
     `read_version`.
     """
     for actions in newest_commits(path, version):
-        if any(action.get("commitInfo", {}).get("operation") in _SET_BACK for action in actions):
+        if _sets_back(actions):
             return True
         if any(action.get("txn", {}).get("appId", "").startswith(applications) for action in actions):
             return False
     return False
+
+
+def was_restored_since(path: str, version: int, looked: int) -> bool:
+    """Returns whether the commits of a table from the one after `looked` to `version` have a RESTORE or a CLONE.
+
+    Of more than `LOOKED_BACK` commits it reads the newest. Of each it parses only what says how it came, since it may
+    add very many files. Raises as `read_version`.
+    """
+    filesystem, root = lake_filesystem(path)
+    for at in range(version, max(looked, version - LOOKED_BACK), -1):
+        with suppress(FileNotFoundError):  # it has expired
+            lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
+            if _sets_back(json.loads(line) for line in lines if line.startswith(_INFO)):
+                return True
+    return False
+
+
+def _sets_back(actions: Iterable[Mapping[str, Any]]) -> bool:
+    return any(action.get("commitInfo", {}).get("operation") in _SET_BACK for action in actions)
 
 
 def report_at(path: str, version: int, application: str, reached: int) -> str | None:

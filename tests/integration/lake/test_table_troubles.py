@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -690,6 +691,42 @@ async def test_a_lake_table_that_is_removed_while_the_service_runs_is_made_again
         await house.write(4, 4)
         await house.until(lambda: house.arrived() and house.complete(), running)
         assert house.shown("items") == house.shown("orders") == [(n, n) for n in range(1, 5)]
+        house.mailbox.close()
+        await running
+
+
+@pytest.mark.parametrize("tier", [Tier.CHANGELOG, Tier.MIRROR])
+async def test_a_table_that_is_set_back_while_the_service_runs_is_set_aside_by_name(
+    house: House, tier: Tier
+) -> None:
+    """What has come since would hide it from the next start, and rows would be lost for good."""
+    house.lake = replace(house.lake, merge_rows=1)
+    items = house.items.schema.table
+
+    def merged(segment: int) -> bool:
+        return bool(house.sink.status()["tables"][str(items)]["merged"] == segment)
+
+    async with house.life() as running:
+        for n in (1, 2):
+            await house.write(n, n)
+            await house.until(house.arrived, running)
+            await house.until(partial(merged, n), running)
+        at = location(str(house.root), items, tier)
+        house.up.spark.session.sql(f"RESTORE TABLE {table_at(at)} TO VERSION AS OF 1")
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert f"{at} was set back by RESTORE" in house.stopped("items")
+        assert not house.stopped("orders")
+        house.mailbox.close()
+        await running
+    async with house.life() as running:
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert f"{at} was set back by RESTORE" in house.stopped("items")
+        shutil.rmtree(house.root / "shop" / "items")
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert await house.coordinator.get() == MirrorDataExpired({items: 0})
+        await house.until(lambda: not house.stopped("items"), running)
         house.mailbox.close()
         await running
 

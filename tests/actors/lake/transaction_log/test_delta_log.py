@@ -15,6 +15,7 @@ from actors.lake.transaction_log.delta_log import (
     newest_commits,
     read_version,
     report_at,
+    was_restored_since,
 )
 
 
@@ -69,6 +70,10 @@ def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Pa
         (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
     found = [is_restored(str(tmp_path), version, "j/") for version in range(len(commits))]
     assert found == [False, True, True, True, False, False]
+    since = [
+        was_restored_since(str(tmp_path), len(commits) - 1, looked) for looked in range(-1, len(commits))
+    ]
+    assert since == [True, True, False, False, False, False, False], "also behind one of our own"
     (log / f"{1:020}.json").unlink()  # it has expired
     assert not is_restored(str(tmp_path), 3, "j/")
 
