@@ -213,9 +213,7 @@ class Lake:
                 table, Tier.CHANGELOG, {Property.CAPTURE_STOPPED: present.capture_stopped}
             )
         versions = self._versions(table)
-        if present.generation is not None and (versions is None or versions.mirror is None):
-            raise removed_table(location(self._root, table, Tier.MIRROR))
-        self._check_history(table, versions)
+        self._check_there(table, present, versions)
         # It may have more already, if batches begin again for another table.
         return replace(
             present,
@@ -239,12 +237,15 @@ class Lake:
             return self._append_pieces(table, todo.until(refused), batch)
         return todo
 
-    def _check_history(self, table: TableId, versions: Versions | None) -> None:
-        """Raises Transient if somebody has set one of a table's lake tables back."""
-        if versions is not None:
-            self._commits.check_history(location(self._root, table, Tier.CHANGELOG), versions.changelog)
-            if versions.mirror is not None:
-                self._commits.check_history(location(self._root, table, Tier.MIRROR), versions.mirror)
+    def _check_there(self, table: TableId, present: LakeTableState, at: Versions | None) -> None:
+        """Raises Transient if somebody has removed one of a table's lake tables, or has set one back."""
+        if present.schema is not None and at is None:
+            raise removed_table(location(self._root, table, Tier.CHANGELOG))
+        if present.generation is not None and at is not None and at.mirror is None:
+            raise removed_table(location(self._root, table, Tier.MIRROR))
+        for tier, version in () if at is None else ((Tier.CHANGELOG, at.changelog), (Tier.MIRROR, at.mirror)):
+            if version is not None:
+                self._commits.check_history(location(self._root, table, tier), version)
 
     def settled_versions(self, table: TableId) -> Versions | None:
         """The versions at which readers see all that the table has; None if it has no changelog.
@@ -318,6 +319,7 @@ class Lake:
             # A crash came between the two tables' commits: that batch continues. A generation that begins here gets
             # that later schema at once, because its rows may come before that segment.
             return present
+        self._check_there(table, present, self._versions(table))
         properties: dict[str, str] = {
             Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),
             Property.SINCE: str(todo.since),

@@ -128,8 +128,7 @@ class TableCommits:
     def table_of_generation(self, table: TableId, generation: int) -> LakeTable:
         """Returns the lake table that has a generation of the mirror."""
         mirror = self.table(table, Tier.MIRROR)
-        mirrored = mirror.snapshot()
-        shown = mirrored is not None and mirrored.generation == generation
+        shown = present_version(mirror).generation == generation
         return mirror if shown else self.shadow(table, generation)
 
     def fed_tables(self, table: TableId, generation: int | None) -> list[LakeTable]:

@@ -40,7 +40,7 @@ from actors.service.live_view_text import live_view_text
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.lake.background.work import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.consumer_progress import LakeConsumerProgress
@@ -959,6 +959,24 @@ def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     delivery.deliver()
     assert delivery.view(orders) == expected(orders) == [(1, "c", None), (2, "b", None), (3, "d", 33)]
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_a_statement_that_alters_a_lake_table_does_not_make_one_that_was_removed(
+    delivery: Delivery, tier: Tier
+) -> None:
+    """It would lack all of its rows, and its table would be taken for whole."""
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    removed = location(delivery.root, ORDERS.table, tier)
+    shutil.rmtree(removed)
+    orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("more", INT, True)))
+    history.transaction((orders, "c", (2, "b", 3)))
+    with pytest.raises(Transient, match=rf"{removed} was removed while the service runs"):
+        delivery.deliver()
+    assert not Path(removed).exists()
 
 
 @pytest.mark.full
