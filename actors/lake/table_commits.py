@@ -40,6 +40,7 @@ from pipeline.lake.tables.columns import PIN_TYPE, LakeColumn
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.properties import FORGETTING, VECTORS, Property, properties_of
 from pipeline.lake.tables.tier import Tier
+from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # The mark of each of the two lake tables that says through which segment it has its rows.
@@ -332,9 +333,10 @@ class TableCommits:
         """Merges the pending changes, if there are any; `changes`: how many, None if that isn't known.
 
         After a crash between the two tables' changes of columns, the same name means another column in the changelog.
-        Raises Conflict if it has changes then that can't be merged yet.
+        Raises Conflict if it has changes then that can't be merged yet. Raises Definite if the mirror lacks a column.
         """
         assert mirrored.schema is not None
+        _check_columns(mirror.path, mirrored)
         if mirrored.schema.key and reached.merged < through:
             changelogs = self.table(mirrored.schema.table, Tier.CHANGELOG)
             newest = present_version(changelogs)
@@ -376,6 +378,18 @@ class TableCommits:
     def metadata(self, **report: object) -> str:
         """Returns a commit's own report, as JSON."""
         return json.dumps({"journal": self._journal, **report})
+
+
+def _check_columns(path: str, found: TableVersion) -> None:
+    """Raises Definite if a lake table lacks a column of its schema."""
+    assert found.schema is not None
+    there = {fold_name(name) for name in found.columns}
+    lacking = [each.name for each in found.schema.columns if fold_name(each.name) not in there]
+    if lacking:
+        raise Definite(
+            f"{path} has no column {', '.join(lacking)}; if somebody has renamed or dropped it there, give the table "
+            "that column again"
+        )
 
 
 def _moment(us: int) -> str:

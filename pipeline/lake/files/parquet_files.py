@@ -93,7 +93,8 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
             column = _set_aside(field, there) or column
         if column is None:
             raise InvariantBroken(
-                f"a file came with the column {field.name!r}, which its lake table doesn't have"
+                f"a file came with the column {field.name!r}, which its lake table doesn't have; if somebody has "
+                "renamed or dropped it there, give the table that column again"
             )
         same = spark_type(field.type).casefold() == column.type.casefold()
         type_ = _stored_type(column, field.type) if same else stored_arrow(column.type)

@@ -54,6 +54,7 @@ from pipeline.lake.state import Idle, LakeProgress, State
 from pipeline.lake.tables.maintenance import TableSize
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.properties import Property
+from pipeline.lake.tables.spark_sql import table_at
 from pipeline.lake.tables.tier import Tier
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_filter import TableFilter
@@ -958,6 +959,22 @@ def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     orders.mirror = filled
     delivery.deliver()
     assert delivery.view(orders) == expected(orders) == [(1, "c", None), (2, "b", None), (3, "d", 33)]
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+def test_a_merge_names_a_column_that_somebody_has_renamed(delivery: Delivery) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    mirror = table_at(location(delivery.root, ORDERS.table, Tier.MIRROR))
+    mapped = "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    for altered in (mapped, "RENAME COLUMN note TO remark"):
+        delivery.spark.session.sql(f"ALTER TABLE {mirror} {altered}")
+    with pytest.raises(Definite, match=r"orders/mirror has no column note; if somebody has renamed"):
+        delivery.merge(orders)
+    delivery.spark.session.sql(f"ALTER TABLE {mirror} RENAME COLUMN remark TO note")
+    delivery.merge(orders)
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
 
