@@ -41,11 +41,23 @@ def tables_met(
         verified = verified.with_rows(table, ROWS_AT_ONCE, now)
     return replace(
         background,
+        under_way=_counted_already(background.under_way, found),
         mirrored={**background.mirrored, **mirrored},
         rebuilding={**others, **rebuilding},
         kept={**background.kept, **kept},
         verified=verified,
     )
+
+
+def _counted_already(under_way: UnderWay | None, found: Mapping[TableId, LakeTableState]) -> UnderWay | None:
+    """Returns the work under way, without its changes if it has merged them by now: no count of a table that was found
+    then has them.
+    """
+    work = None if under_way is None else under_way.work
+    if under_way is None or not isinstance(work, CompleteMirror | MergeMirror) or work.table not in found:
+        return under_way
+    merged = found[work.table].merged >= work.through
+    return replace(under_way, work=replace(work, changes=0)) if merged else under_way
 
 
 def files_delivered(

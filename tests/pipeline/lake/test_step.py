@@ -792,6 +792,24 @@ def test_a_mirror_waits_for_the_batches_that_its_table_had_before_a_restart(
     assert (work.through, work.changes) == (5, 3)
 
 
+@pytest.mark.parametrize(("merged", "pending", "left"), [(3, 0, 0), (3, 2, 2), (0, 3, 2)])
+def test_a_table_that_is_found_again_during_its_merge_counts_each_change_once(
+    merged: int, pending: int, left: int
+) -> None:
+    """The merge has committed when the sink looks for the failed table, or it commits after that."""
+    mirrors: dict[TableId, Mirror] = {ORDERS: Ready(0)}
+    story = merging()
+    assert story.only(MergeMirror).changes == 1
+    story.after(SegmentSealed(4)).read(of(ORDERS, 4, mirrors)).after(TableFailed(ORDERS, "no such folder"))
+    story.after(ProgressReported())
+    story.now += 10
+    story.retried(of(ORDERS, 4, mirrors).checkpoint)
+    found = replace(had(4, 3, generation=0), merged=merged, pending=pending)
+    story.after(TablesFound({ORDERS: found}), WorkDone(TableSize()))
+    mirrored = story.state.background.mirrored[ORDERS]
+    assert (mirrored.reached.merged, mirrored.pending) == (3, left)
+
+
 def test_work_that_is_given_up_rests_and_begins_again_at_its_moment() -> None:
     story = merging().after(WorkGivenUp())
     assert story.orders == []
