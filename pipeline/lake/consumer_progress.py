@@ -95,7 +95,7 @@ class LakeConsumerProgress:
         state, so_far = self.state, self.state.so_far
         if table in so_far.failed:
             return so_far.stopped(table)
-        if table in so_far.late.tables:
+        if table in so_far.late.tables | so_far.resuming:
             return "it lacks segments that the journal removed, and is read again"
         if table in checkpoint.stopped:
             return BEGINS_AGAIN

@@ -58,12 +58,12 @@ class LakeProgress:
     `tables`: what it has of each table that was met. `unlike_rules`: those of them whose columns have other forms than
     the rules for types want. `reported`: the segment through which these report that all have everything. `brought`:
     the last segment with which one of them got something, as the lake itself says. `late`: tables that wait for a
-    mirror which the journal has all of (`pipeline.journal.missing_generations`). `aside`: those that failed and pause.
-    `whole`: the segment through which both have everything; `bare`: tables whose mirror is missing
-    (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that have failed and aren't wholly delivered since;
-    `ahead`: where the others are while such tables catch up. `lost`: tables without a mirror whose changes here don't
-    add up to their rows (`pipeline.journal.missing_generations`). `newest`: the latest commit time that a batch has
-    brought since the start (µs since the epoch), None if none has.
+    mirror which the journal has all of (`pipeline.journal.missing_generations`). `resuming`: those that waited so, and
+    that the batch under way brings. `aside`: those that failed and pause. `whole`: the segment through which both have
+    everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that
+    have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch up. `lost`:
+    tables without a mirror whose changes here don't add up to their rows (`pipeline.journal.missing_generations`).
+    `newest`: the latest commit time that a batch has brought since the start (µs since the epoch), None if none has.
     """
 
     segment: int = 0
@@ -73,6 +73,7 @@ class LakeProgress:
     reported: int = -1
     brought: int = 0
     late: IncompleteTables = field(default_factory=IncompleteTables)
+    resuming: frozenset[TableId] = frozenset()
     whole: int = 0
     bare: IncompleteTables = field(default_factory=IncompleteTables)
     aside: frozenset[TableId] = frozenset()

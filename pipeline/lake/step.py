@@ -523,7 +523,8 @@ def _read_next_batch(state: State, sealed: int) -> _Next:
 
 def _batch_read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> _Next:
     """Finds the lake tables of the batch that the sink hasn't met yet."""
-    so_far = replace(state.so_far, late=replace(state.so_far.late, tables=late))
+    before = state.so_far.late
+    so_far = replace(state.so_far, late=replace(before, tables=late), resuming=before.tables - late)
     state, loading = replace(state, so_far=so_far), LoadingTables(sealed, batch, now)
     if new := [table for table in _tables_of_batch(so_far, batch) if table not in so_far.tables]:
         return replace(state, doing=loading), (FindTables(tuple(sorted(new))),)
@@ -566,6 +567,7 @@ def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Nex
         state.so_far,
         segment=batch.through,
         checkpoint=batch.checkpoint,
+        resuming=frozenset(),
         reported=max(delivering.reported, 0 if there else -1),
         lost=lost_by(state.so_far.lost, batch.checkpoint),
         newest=max((each for each in (state.so_far.newest, batch.newest) if each is not None), default=None),

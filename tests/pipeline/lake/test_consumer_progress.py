@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.journal.entry import Entry
@@ -17,6 +19,7 @@ from pipeline.lake.facts import (
     WorkDone,
 )
 from pipeline.lake.live_view import Versions
+from pipeline.lake.orders import DeliverTable
 from pipeline.lake.tables.maintenance import TableSize
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
@@ -173,6 +176,31 @@ def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:
     found = {ORDERS: had(3, 2, None, DeliveryStop("it's VARCHAR", 9))}
     stopped = begun(found, CursorFound(3, entry(3).checkpoint), entry(3))
     assert told(stopped).of(ORDERS).stopped == "it's VARCHAR"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_table_lacks_what_the_journal_removed_until_the_batch_that_mends_it_is_delivered(
+    stopped: bool,
+) -> None:
+    """Its mirror begins again in the batch, or capture has stopped it and the lake is about to say so."""
+    mirror, generation = Ready(0), replace(had(3, 2), generation=0)
+    first, items = (of(ITEMS.table, segment, {ORDERS: mirror}) for segment in (6, 7))
+    for each in (first, items):
+        each.checkpoint.schemas[ITEMS.table] = ITEMS
+    story = begun({ORDERS: generation, ITEMS.table: had(6, 2)}, GapFound(3, first), items)
+    story.after(SegmentSealed(7)).read(first).after(TableDelivered(ITEMS.table, had(6, 2)))
+    story.after(ProgressReported())
+    assert "segments" in (told(story).of(ORDERS).lacks or "")
+    mends = of(ORDERS, 7, {ORDERS: mirror if stopped else Filling(7)})
+    if stopped:
+        mends.checkpoint.stopped[ORDERS] = "so"
+    order = story.read(mends).only(DeliverTable)
+    assert (order.table, told(story).whole.segment) == (ORDERS, 6)
+    assert "segments" in (told(story).of(ORDERS).lacks or "")
+    end = DeliveryStop("so", 7) if stopped else None
+    after = replace(generation, generation=0 if stopped else 7, stopped=end, changes=7, rows=7)
+    story.after(TableDelivered(ORDERS, after))
+    assert "segments" not in (told(story).of(ORDERS).lacks or "")
 
 
 def test_a_table_that_begins_again_after_a_stop_lacks_what_it_had_not_at_the_stop() -> None:
