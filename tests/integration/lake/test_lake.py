@@ -1053,6 +1053,29 @@ class Cut(Exception):
     """The end of a delivery, at the step where a test wants it."""
 
 
+def test_a_generation_takes_a_stop_of_capture_back_before_it_begins(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If capture stopped the table again after a crash, the lake would seem to have all of the generation."""
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    history.stopped[ORDERS.table] = "so"
+    delivery.deliver()
+    del history.stopped[ORDERS.table]
+    history.restart(orders, ORDERS, Filling)
+    history.transaction((orders, "c", (2, "b")))
+    history.seal()
+    monkeypatch.setattr(Lake, "_append_pieces", cut)
+    with pytest.raises(Cut):
+        delivery.deliver_sealed()
+    delivery.begin()
+    found = delivery.lake.find(ORDERS.table)
+    assert orders.mirror is not None
+    assert (found.generation, found.capture_stopped) == (orders.mirror.since, "")
+
+
 STEPS = [
     (TableCommits, "create_changelog"),
     (Generations, "_freeze"),
