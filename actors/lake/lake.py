@@ -330,7 +330,8 @@ class Lake:
             if todo.generation is None:
                 self._commits.evolve_changelog(table, todo, properties)
             elif begun:
-                if present.capture_stopped:  # else it would seem to have all that comes before capture stops again
+                # Else it would seem to have all that comes before capture stops the table again.
+                if present.capture_stopped:
                     self._commits.set_properties(table, Tier.CHANGELOG, {Property.CAPTURE_STOPPED: ""})
                     present = replace(present, capture_stopped="")
                 rebuilding = self.generations.begin(table, todo, todo.generation, wanted, properties, batch)
