@@ -1,6 +1,7 @@
 """Tables without a primary key are read all at once while they're written, on real servers."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -543,8 +544,9 @@ def replace_seal(settings: Settings) -> Settings:
 
 
 def unnamed(folder: Path) -> int:
-    """How many files are written that no entry names yet."""
-    return len(list((folder / "journal" / "segments").glob("*.tmp/*")))
+    """How many files are written that no entry names yet. A folder that gets its name meanwhile is passed over."""
+    found = os.walk(folder / "journal" / "segments")
+    return sum(len(files) for inside, _, files in found if inside.endswith(".tmp"))
 
 
 def hold_after(monkeypatch: pytest.MonkeyPatch, nth: int) -> tuple[asyncio.Event, Callable[[], None]]:
