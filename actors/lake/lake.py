@@ -239,13 +239,16 @@ class Lake:
 
     def _check_there(self, table: TableId, present: LakeTableState, at: Versions | None) -> None:
         """Raises Transient if somebody has removed one of a table's lake tables, or has set one back."""
-        if present.schema is not None and at is None:
-            raise removed_table(location(self._root, table, Tier.CHANGELOG))
-        if present.generation is not None and at is not None and at.mirror is None:
-            raise removed_table(location(self._root, table, Tier.MIRROR))
-        for tier, version in () if at is None else ((Tier.CHANGELOG, at.changelog), (Tier.MIRROR, at.mirror)):
-            if version is not None:
-                self._commits.check_history(location(self._root, table, tier), version)
+        changelog, mirror = (location(self._root, table, tier) for tier in (Tier.CHANGELOG, Tier.MIRROR))
+        if at is None:
+            if present.schema is not None:
+                raise removed_table(changelog)
+            return
+        if at.mirror is None and present.generation is not None:
+            raise removed_table(mirror)
+        self._commits.check_history(changelog, at.changelog)
+        if at.mirror is not None:
+            self._commits.check_history(mirror, at.mirror)
 
     def settled_versions(self, table: TableId) -> Versions | None:
         """The versions at which readers see all that the table has; None if it has no changelog.

@@ -170,12 +170,11 @@ class TableCommits:
         looked = self._looked.get(path, -1)
         if version == looked:
             return
-        met = looked < 0 or version < looked  # or another table has come in its place
-        if (
-            is_restored(path, version, f"{self._journal}/")
-            if met
-            else was_restored_since(path, version, looked)
-        ):
+        if 0 <= looked < version:
+            set_back = was_restored_since(path, version, looked)
+        else:  # it looks for the first time, or another table has come in this one's place
+            set_back = is_restored(path, version, f"{self._journal}/")
+        if set_back:
             raise Transient(_RESTORED.format(path=path))
         self._looked[path] = version
 
