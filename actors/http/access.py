@@ -143,7 +143,15 @@ def _is_foreign(access: Access, headers: Mapping[str, str]) -> bool:
     if site is not None:
         return site not in ("same-origin", "none")
     origin = headers.get("Origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("Host")
+    return origin is not None and _host_of(origin) != headers.get("Host")
+
+
+def _host_of(origin: str) -> str:
+    """Returns the host and port of an origin; nothing if it has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 class Allowance(NamedTuple):

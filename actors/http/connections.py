@@ -271,6 +271,11 @@ class Connection(web.RequestHandler):
         if self._wire is not None:
             self._wire.abort()
 
+    def log_exception(self, *args: Any, exc_info: BaseException | None = None, **kw: Any) -> None:
+        """Log an error, but none of what a client has sent: anyone can send that as often as they like."""
+        if not isinstance(exc_info, web.RequestPayloadError):
+            super().log_exception(*args, exc_info=exc_info, **kw)
+
     def handle_error(
         self,
         request: web.BaseRequest,

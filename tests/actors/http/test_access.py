@@ -89,6 +89,7 @@ def test_a_token_that_changes_in_its_file_holds_at_once(tmp_path: Path) -> None:
     [
         (Access.CONTROL, {"Origin": "https://evil.example"}, False),
         (Access.CONTROL, {"Origin": "null"}, False),
+        (Access.CONTROL, {"Origin": "http://["}, False),
         (Access.CONTROL, {"Origin": "http://localhost:8321"}, True),
         (Access.CONTROL, {"Sec-Fetch-Site": "cross-site"}, False),
         (Access.CONTROL, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, False),

@@ -5,6 +5,7 @@ import json
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -286,6 +287,25 @@ async def test_a_request_that_is_broken_off_is_no_error(tmp_path: Path) -> None:
             await until(lambda: len(connections) == 0, "all have gone")
             assert (await bench.get("/livez"))[0] == 200
     assert [line["event"] for line in logged if line["log_level"] != "info"] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+        b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ],
+    ids=["gzip", "deflate"],
+)
+async def test_a_body_that_cannot_be_decoded_is_no_error(
+    body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anyone can send one, without a token too."""
+    head = b"POST /signals HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    async with served(tmp_path, limits=replace(ROOMY, linger_s=2.0)) as bench:
+        assert (await answered(bench, head + body)).startswith(b"HTTP/1.1 400")
+        assert (await bench.get("/livez"))[0] == 200
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_limits_are_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
