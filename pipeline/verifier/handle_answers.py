@@ -32,7 +32,9 @@ def handle_answer(state: State, answer: ServerAnswer) -> tuple[State, tuple[News
     for table in answer.tables & unproven_tables(state):
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
         if not isinstance(known, Unproven) or known.statements <= answer.at:
-            tables[table] = SchemaFetched(answer.schemas.get(table, NoSuchTable()), answer.at, answer.end)
+            schema = answer.schemas.get(table, NoSuchTable())
+            missed = isinstance(known, Unproven) and known.missed
+            tables[table] = SchemaFetched(schema, answer.at, answer.end, missed=missed)
     survey = state.survey.take_answer(answer.tables, answer.traits, answer.at, answer.end)
     state = replace(state, tables=tables, survey=survey)
     stops = report_stops(stopped_tables(state), answer.refused)

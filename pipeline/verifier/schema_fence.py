@@ -67,6 +67,10 @@ _GONE = (
     "the server has no such table any more, and what its columns were isn't known: changes are missing from its "
     f"changelog; {NAMES_REMEDY}"
 )
+_HIDDEN = (
+    "the log has its rows without the names of its columns, and the server doesn't show it: the user of the source may "
+    "not SELECT from it, or it was dropped with sql_log_bin = 0; grant SELECT, or leave it out with `tables`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,13 @@ class NeverProven:
 
     reason: str
     state: TableState
+
+
+@dataclass(frozen=True, slots=True)
+class NotShown:
+    """The table is there, since the log has its rows, and the server doesn't show it; why, and what to do."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +128,21 @@ def prove_schema(
     passed: int,
     size: int,
     alters: Alters,
-) -> SchemaKnown | NeverProven | NotYetProven:
+) -> SchemaKnown | NeverProven | NotShown | NotYetProven:
     """Whether a schema is proven for a table whose images wait at the front.
 
     `held` has `size` bytes of rows, and comes after `passed` messages. An answer speaks for the images at the front if
     no statement comes between them and its place in the log. What holds there has held since.
+
+    So the table was there for an answer that has none. The server doesn't show it to us. Or it dropped a MyISAM table,
+    which is gone a moment before the log has that. So it is asked once more.
     """
     if isinstance(state, SchemaFetched):
         for number in range(max(passed, state.examined), passed + len(held)):
             decides = _decides(table, state, held[number - passed], alters)
             if decides is not None:
                 state = replace(state, examined=number)
-                return _proven(state) if decides else NeverProven(_BETWEEN, state)
+                return _proven(state) if decides else NeverProven(_why_unproven(state), state)
         state = replace(state, examined=passed + len(held))
     if size > MOST_HELD:
         return NeverProven(_BEHIND, state)
@@ -148,7 +162,15 @@ def _decides(table: TableId, answer: SchemaFetched, message: HeldMessage, alters
             return None
 
 
-def _proven(answer: SchemaFetched) -> SchemaKnown | NeverProven:
-    if isinstance(answer.schema, NoSuchTable):
-        return NeverProven(_GONE, answer)
-    return SchemaKnown(answer.schema)
+def _proven(answer: SchemaFetched) -> SchemaKnown | NotShown | NotYetProven:
+    match answer:
+        case SchemaFetched(TableSchema() as schema):
+            return SchemaKnown(schema)
+        case SchemaFetched(missed=True):
+            return NotShown(_HIDDEN)
+        case _:
+            return NotYetProven(Unproven(missed=True))
+
+
+def _why_unproven(answer: SchemaFetched) -> str:
+    return _GONE if isinstance(answer.schema, NoSuchTable) else _BETWEEN

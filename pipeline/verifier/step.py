@@ -88,7 +88,7 @@ from pipeline.verifier.handle_statements import (
     handle_creation,
     handle_statement,
 )
-from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
+from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotShown, NotYetProven, ServerAnswer
 from pipeline.verifier.state import (
     FromVerifier,
     News,
@@ -312,6 +312,9 @@ def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[Table
                 said += news
             case NeverProven(reason, examined):
                 state, unnamed[table] = with_tables(state, {table: examined}), reason
+            case NotShown(reason):
+                state = with_tables(state, {table: Stopped()})
+                said.append(TableStopped(table, reason))
             case NotYetProven(waiting):
                 state = with_tables(state, {table: waiting})
             case _:

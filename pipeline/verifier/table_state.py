@@ -13,12 +13,14 @@ from pipeline.schema.table_schema import TableSchema
 class Unproven:
     """No schema is verified. A map with full metadata brings one, and the server is to be queried.
 
-    `statements`: those that have passed since one was verified, and may have changed it.
+    `statements`: those that have passed since one was verified, and may have changed it. `missed`: whether the server's
+    last answer lacked the table, which was there.
     """
 
     wire: ClassVar[str] = "unproven"
 
     statements: GtidSet = field(default_factory=GtidSet)
+    missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class SchemaFetched:
     """What the server has of the table, which will hold at `end` of the log.
 
     It has the work of all statements in `at` in it, and none from after `end`. `examined`: of the messages that came,
-    the number before which none that is held proves or disproves it.
+    the number before which none that is held proves or disproves it. `missed`: as of Unproven, of the answer before.
     """
 
     wire: ClassVar[str] = "answered"
@@ -49,6 +51,7 @@ class SchemaFetched:
     at: GtidSet
     end: Coordinates
     examined: int = 0
+    missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,3 +314,30 @@ async def test_a_table_that_a_merge_table_has_in_its_union_is_begun_again_withou
         assert service.status()["stopped"] == {}
         await service.stop()
     assert unequal(server, tmp_path / "journal", free, early, late) == []
+
+
+async def test_a_table_that_the_user_may_not_see_stops_by_name_until_it_may(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """The log doesn't name its columns. All others waited for the server's answer with each of its rows."""
+    server = mysql_factory(dict(GTIDS))
+    server.sql("CREATE DATABASE shop", "CREATE DATABASE vault")
+    created(server, "shop")
+    created(server, "vault")
+    t, hidden = TableId("shop", "t"), TableId("vault", "t")
+    settings = replace(pipeline(server, tmp_path, "shop"), tables=TableFilter((".*",)))
+    async with running(settings) as service:
+        await snapshotted(service)
+        server.sql("UPDATE vault.t SET v = -1 WHERE id < 9", "UPDATE shop.t SET v = -1 WHERE id < 9")
+        assert "the server doesn't show it" in await stopped(service, hidden)
+        server.sql("UPDATE vault.t SET v = -2 WHERE id < 9", "UPDATE shop.t SET v = -2 WHERE id < 9")
+        await service.caught_up(server)
+        assert service.status()["stopped"].keys() == {str(hidden)}
+        assert service.assembly.metrics.value(catalogue.TABLE_RESTARTS, table=str(hidden)) == 0
+        server.create_capture_user("vault")
+        await recapture(service, "r", hidden)
+        assert await ended(service, "r") == {"t": "completed"}
+        server.sql("UPDATE vault.t SET v = -3 WHERE id < 9")
+        await service.caught_up(server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", t, hidden) == []

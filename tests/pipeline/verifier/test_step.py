@@ -21,7 +21,7 @@ from pipeline.verifier import schema_fence
 from pipeline.verifier import step as machine
 from pipeline.verifier.state import FromVerifier, State
 from pipeline.verifier.step import AskServer, tables_to_ask
-from tests.pipeline.verifier.answers import start, step
+from tests.pipeline.verifier.answers import start, step, told
 from tests.pipeline.verifier.small_log import (
     END,
     FULL,
@@ -39,11 +39,13 @@ from tests.pipeline.verifier.small_log import (
     images,
     kinds,
     part,
+    ran,
     restarts,
     run,
     schemas,
     slice_,
     statement,
+    stops,
     upto,
 )
 
@@ -235,10 +237,36 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE, emptied=True),))
     # Rows of a log without column names, from before the drop: their columns are no longer known.
     state = fresh(KnownSchemas({}, upto(9)), 5, old=SCHEMA)
-    said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))
-    assert kinds(said) == ["ChangesVerified", "LogAdvanced"]
+    dropped = statement(8, "DROP TABLE orders")
+    said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), dropped, LogAdvanced(end(9)))
+    assert kinds(said) == ["ChangesVerified", "SchemaChanged", "LogAdvanced"]
     assert "no such table any more" in str(said[0])
     assert schemas(said) == []
+
+
+@pytest.mark.parametrize("known", [{}, {"old": SCHEMA}])
+def test_a_table_that_the_server_does_not_show_stops_by_name(known: dict[str, TableSchema]) -> None:
+    """Its rows come, and no statement took it away: the user may not SELECT from it."""
+    state, orders = ran(fresh(KnownSchemas({}, upto(5)), 5, **known), slice_(6, maps=(MINIMAL,)))
+    state, orders = ran(state, answer(7, None), LogAdvanced(end(7)))
+    # A dropped MyISAM table is gone a moment before the log has that, so that the server is asked once more.
+    assert orders == [AskServer(frozenset({ORDERS}))]
+    state, orders = ran(state, answer(8, None), LogAdvanced(end(8)))
+    assert kinds(orders) == ["TableStopped", "ChangesVerified", "LogAdvanced", "LogAdvanced"]
+    assert "grant SELECT, or leave it out" in stops(orders)[ORDERS]
+    state, orders = ran(state, slice_(9, maps=(MINIMAL,)))
+    assert kinds(orders) == ["ChangesVerified"]
+    assert schemas([each for each in orders if not isinstance(each, AskServer)]) == []
+
+
+def test_a_table_that_is_gone_before_its_drop_is_in_the_log_is_gone() -> None:
+    state, _ = ran(fresh(KnownSchemas({}, upto(5)), 5), slice_(6, maps=(MINIMAL,)), answer(7, None))
+    dropped = statement(8, "DROP TABLE orders")
+    state, orders = ran(state, LogAdvanced(end(7)), dropped, answer(8, None))
+    assert stops(orders) == {}
+    assert kinds(said := told(orders)) == ["ChangesVerified", "LogAdvanced", "SchemaChanged"]
+    assert "no such table any more" in str(said[0])
+    assert ORDERS not in state.tables
 
 
 def test_a_checkpoint_with_the_servers_schema_speaks_for_the_time_before() -> None:
