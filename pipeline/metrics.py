@@ -5,12 +5,13 @@ Moments are exported as timestamps, never as ages, so that the metrics of a hung
 
 **Bounded.** Labels have few values, except `table`. No histogram has that label: it would be some 17 series for each
 table. Only the first `MOST_TABLES` tables have series of their own. The counters of the others are summed under the
-table `OTHERS`. Their gauges are left out, because setting a gauge can't sum it. Facts that matter for each table
-(whether it has stopped, whether its snapshot has failed) are also counted over all tables.
+table `OTHERS`. Their gauges are left out, except those that alerts watch: `Gauge.of_others` makes one value of them,
+under `OTHERS` too. Whether a table has stopped, and whether its snapshot has failed, is also counted over all tables.
 
 Source: Prometheus, "Metric and label naming", "Instrumentation" (timestamps, not time since; avoid missing metrics).
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 METRIC_PREFIX = "tidemark_"
@@ -61,11 +62,16 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A number that rises and falls."""
+    """A number that rises and falls.
+
+    `of_others`: what makes one value of those of the tables without series of their own, as far as they aren't 0; None
+    leaves them out.
+    """
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
+    of_others: Callable[[Iterable[float]], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +361,7 @@ MIRROR_REBUILDING = Gauge(
     "When a snapshot began to fill the mirror. Readers see its earlier state meanwhile. 0 once it is complete, "
     "and of a table that the configuration leaves out.",
     ("table",),
+    of_others=min,
 )
 MAINTENANCE = Histogram(
     "tidemark_maintenance_seconds",
@@ -385,6 +392,7 @@ FINDINGS = Gauge(
     "0 of a table that was dropped or that the configuration leaves out. Kind is missing, extra, different or "
     "duplicate.",
     ("table", "kind"),
+    of_others=sum,
 )
 VERIFIED_AT = Gauge(
     "tidemark_verified_timestamp_seconds",
@@ -396,6 +404,7 @@ UNJUDGED_IN_A_ROW = Gauge(
     "Verifications of a table in a row that couldn't be judged, since the last one that could. Those that "
     "the configuration leaves out don't count.",
     ("table",),
+    of_others=max,
 )
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",

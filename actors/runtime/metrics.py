@@ -7,8 +7,9 @@
 All labels of a metric have to be given, and no others. What's wrong with a call goes no further than here
 (`actors.runtime.measuring`). May be called from any thread.
 
-Of tables beyond `MOST_TABLES` (`pipeline.metrics` says what becomes of them) no more is kept than their names. What the
-process itself takes (`process_resident_memory_bytes` and its like) is prometheus-client's own.
+Of tables beyond `MOST_TABLES` (`pipeline.metrics` says what becomes of them) no more is kept than their names, and what
+alerts watch of them as long as it isn't 0. What the process itself takes (`process_resident_memory_bytes` and its like)
+is prometheus-client's own.
 """
 
 import math
@@ -37,6 +38,8 @@ class Metrics:
         self._listed: set[str] = set()
         self._unlisted: set[str] = set()
         self._listing = threading.Lock()
+        # By the gauge and its labels, in which OTHERS stands for the table: the values of tables, but for 0.
+        self._of_others: dict[tuple[Gauge, tuple[str, ...]], dict[str, float]] = {}
         self._counters: dict[Counter, prometheus.Counter] = {}
         self._gauges: dict[Gauge, prometheus.Gauge] = {}
         self._histograms: dict[Histogram, prometheus.Histogram] = {}
@@ -56,6 +59,7 @@ class Metrics:
     def set(self, metric: Gauge, value: float, **labels: str) -> None:
         """Set a gauge."""
         if not self._has(labels):
+            self._set_of_others(metric, value, labels)
             return
         gauge = self._gauges[metric]
         (gauge.labels(**labels) if metric.labels else gauge).set(value)
@@ -77,13 +81,17 @@ class Metrics:
         before = [
             tuple(sample.labels[name] for name in metric.labels)
             for sample in self._samples(metric)
-            if among.items() <= sample.labels.items()
+            if among.items() <= sample.labels.items() and sample.labels.get("table") != OTHERS
         ]
+        of_others = [labels for labels in self._labels_of_others(metric) if among.items() <= labels.items()]
         for labels, value in values.items():
             self.set(metric, value, **dict(zip(metric.labels, labels, strict=True)))
         for labels in before:
             if labels not in values:
                 self._gauges[metric].remove(*labels)
+        for named in of_others:
+            if tuple(named.values()) not in values:
+                self.set(metric, 0, **named)
 
     @measuring.contain_errors
     def observe(self, metric: Histogram, value: float, **labels: str) -> None:
@@ -158,6 +166,33 @@ class Metrics:
                 self._unlisted.add(table)
                 self._gauges[catalogue.UNLISTED].set(len(self._unlisted))
             return table in self._listed
+
+    def _set_of_others(self, metric: Gauge, value: float, labels: dict[str, str]) -> None:
+        """Sets a gauge of a table without series of its own, if its value counts among those of the others."""
+        if metric.of_others is None:
+            return
+        shown = tuple(OTHERS if name == "table" else labels[name] for name in metric.labels)
+        with self._listing:
+            known = self._of_others.setdefault((metric, shown), {})
+            if known.get(labels["table"], 0) == value:
+                return
+            known[labels["table"]] = value
+            if not value:
+                del known[labels["table"]]
+            self._gauges[metric].labels(*shown).set(metric.of_others(known.values()) if known else 0)
+
+    def _labels_of_others(self, metric: Gauge) -> list[dict[str, str]]:
+        """Returns the labels of a gauge whose values count among those of the others."""
+        with self._listing:
+            return [
+                {
+                    name: table if name == "table" else value
+                    for name, value in zip(metric.labels, shown, strict=True)
+                }
+                for (of, shown), known in self._of_others.items()
+                for table in known
+                if of is metric
+            ]
 
     def _register(self, metric: catalogue.Metric) -> None:
         match metric:

@@ -114,6 +114,41 @@ def test_ever_more_tables_do_not_become_ever_more_series() -> None:
     assert metrics.has_series("shop.t0") and not metrics.has_series(f"shop.t{MOST_TABLES}")
 
 
+def crowded() -> Metrics:
+    """As many tables as may have series of their own."""
+    metrics = Metrics()
+    for number in range(MOST_TABLES):
+        metrics.set(catalogue.RANGES, 1, table=f"shop.t{number}")
+    return metrics
+
+
+def test_what_alerts_watch_has_one_value_for_all_tables_without_series_of_their_own() -> None:
+    metrics = crowded()
+    for table, found in (("shop.x", 3), ("shop.y", 4)):
+        metrics.set(catalogue.FINDINGS, found, table=table, kind="missing")
+        metrics.set(catalogue.FINDINGS, 0, table=table, kind="extra")
+    metrics.set(catalogue.MIRROR_REBUILDING, 60, table="shop.x")
+    metrics.set(catalogue.MIRROR_REBUILDING, 50, table="shop.y")
+    assert metrics.value(catalogue.FINDINGS, table=OTHERS, kind="missing") == 7
+    assert metrics.value(catalogue.MIRROR_REBUILDING, table=OTHERS) == 50, "the one that takes longest"
+    assert 'kind="extra",table="*"' not in metrics.text().decode(), "none has any"
+    metrics.set(catalogue.FINDINGS, 0, table="shop.x", kind="missing")
+    metrics.set(catalogue.MIRROR_REBUILDING, 0, table="shop.y")
+    assert metrics.value(catalogue.FINDINGS, table=OTHERS, kind="missing") == 4
+    assert metrics.value(catalogue.MIRROR_REBUILDING, table=OTHERS) == 60
+    metrics.set(catalogue.FINDINGS, 0, table="shop.y", kind="missing")
+    metrics.set(catalogue.MIRROR_REBUILDING, 0, table="shop.x")
+    assert metrics.total(catalogue.FINDINGS) == metrics.total(catalogue.MIRROR_REBUILDING) == 0
+
+
+def test_what_alerts_watch_of_tables_without_series_is_replaced() -> None:
+    metrics = crowded()
+    for values, most in (({"shop.x": 2, "shop.y": 3, "shop.t0": 1}, 3), ({"shop.x": 1}, 1), ({}, 0)):
+        metrics.replace(catalogue.UNJUDGED_IN_A_ROW, {(table,): times for table, times in values.items()})
+        assert metrics.value(catalogue.UNJUDGED_IN_A_ROW, table=OTHERS) == most
+        assert metrics.value(catalogue.UNJUDGED_IN_A_ROW, table="shop.t0") == values.get("shop.t0", 0)
+
+
 @pytest.mark.measuring_fails
 def test_wrong_labels_fail_nobody_and_are_counted() -> None:
     metrics, before = Metrics(), measuring.failure_count()
