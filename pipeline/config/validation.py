@@ -39,7 +39,7 @@ from pipeline.config.unwrapping import KNOWN_PROPERTIES as KNOWN_FIELDS
 from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.schema.spelling import fold_name
-from pipeline.schema.table_filter import ALL_TABLES, mistake_in
+from pipeline.schema.table_filter import ALL_TABLES, OWN_DATABASES, mistake_in
 from pipeline.schema.table_schema import TableId
 
 
@@ -392,6 +392,12 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
             "snapshot.watermark",
             "it needs a table to write watermarks into",
             'name one of three text columns (id, type, data) with signals.table, as in "tidemark.signals"',
+        )
+    if settings.signals.table is not None and settings.signals.table.database in OWN_DATABASES:
+        yield Mistake(
+            "signals.table",
+            f"the database {settings.signals.table.database} has the server's own tables, whose rows aren't read",
+            'create it in another one, as in "tidemark.signals"',
         )
 
 

@@ -12,6 +12,10 @@ import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableId
 
+# The databases of the server's own tables, which no pattern means. Their rows are in the log as well: managed servers
+# write one every few seconds, and whoever loads time zones writes many.
+OWN_DATABASES: Final = ("information_schema", "mysql", "performance_schema", "sys")
+
 # Made of no Python object: with the first one pyarrow loads pandas, and who needs that isn't known yet.
 _NO_NAME: Final = pa.nulls(1, pa.string())
 
@@ -24,7 +28,7 @@ class TableFilter:
     """Which tables are meant: regular expressions over `database.table` that match the whole name.
 
     They are RE2's, whose matching takes time linear in the name: a pattern can't run away with the service. A dot means
-    any character of a name, a line's end included.
+    any character of a name, a line's end included. None means a table of OWN_DATABASES.
     Raises ValueError where one isn't such an expression.
     """
 
@@ -36,7 +40,7 @@ class TableFilter:
 
     def match(self, table: TableId) -> bool:
         """Whether one of the patterns matches the whole name."""
-        return _match(self.patterns, table.dotted)
+        return table.database not in OWN_DATABASES and _match(self.patterns, table.dotted)
 
     def among(self, tables: Sequence[TableId]) -> tuple[list[TableId], list[str]]:
         """Returns those of the tables that a pattern matches, and the patterns that match none of them.
@@ -61,6 +65,8 @@ class TableFilter:
 
     def may_match_in(self, database: str) -> bool:
         """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""
+        if database in OWN_DATABASES:
+            return False
         starts = (_literal_start(pattern) for pattern in self.patterns)
         return any(start.startswith(f"{database}.") or f"{database}.".startswith(start) for start in starts)
 

@@ -29,6 +29,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.table_filter import OWN_DATABASES
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import MERGEABLE, TextColumn, Traits
 from pipeline.source.statement import Statement, quoted_table
@@ -208,9 +209,8 @@ class IndexPart(NamedTuple):
 
 # All tables but views and the server's own: rows of database and name.
 TABLES = Statement(
-    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
-    " AND TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
-    " ORDER BY TABLE_SCHEMA, TABLE_NAME"
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"  # noqa: S608 - names of our own
+    f" AND TABLE_SCHEMA NOT IN {OWN_DATABASES} ORDER BY TABLE_SCHEMA, TABLE_NAME"
 )
 
 

@@ -361,6 +361,11 @@ def test_a_file_that_is_not_there(path: Path) -> None:
         load(path, {})
 
 
+def test_the_signal_table_is_none_of_the_servers_own(path: Path) -> None:
+    [mistake] = mistakes(path, GOOD, TIDEMARK__SIGNALS__TABLE="mysql.signals")
+    assert mistake.startswith("signals.table: the database mysql has the server's own tables")
+
+
 MESSAGES = """
 [kafka]
 bootstrap_servers = ["kafka:9092"]

@@ -1,6 +1,7 @@
 """One table's trouble is one table's: it is captured rightly or stops by name, and its neighbour never notices."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ import pytest
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.messages.signals import SignalAccepted
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
@@ -117,6 +119,32 @@ async def test_a_locked_table_does_not_hold_up_the_start_of_the_others(
             await filled(service, table)
             await service.stop()
     assert unequal(mysql, tmp_path / "journal", neighbour, table) == []
+
+
+@pytest.mark.parametrize("metadata", [FULL_METADATA, {}], ids=["full", "minimal"])
+async def test_the_servers_own_tables_are_none_though_their_rows_are_in_the_log(
+    mysql_factory: MysqlFactory, tmp_path: Path, metadata: dict[str, str]
+) -> None:
+    server = mysql_factory({**GTIDS, **metadata})
+    server.sql("CREATE DATABASE shop")
+    server.sql(*NEIGHBOUR, database="shop")
+    settings = replace(initial(server, tmp_path, "shop"), tables=TableFilter((".*",)))
+    async with running(settings) as service:
+        await filled(service, TableId("shop", "neighbour"))
+        server.sql(
+            "CREATE TABLE rds_heartbeat2 (id INT PRIMARY KEY, value BIGINT)",  # as a managed server has it
+            "INSERT INTO rds_heartbeat2 VALUES (1, 1)",
+            "INSERT INTO time_zone_leap_second VALUES (1, 1)",
+            "UPDATE sys.sys_config SET value = '65' WHERE variable = 'statement_truncate_len'",
+            database="mysql",
+        )
+        server.sql(*TOUCHED, database="shop")
+        await service.caught_up(server)
+        checkpoint = service.checkpoint()
+        assert {str(table) for table in (*checkpoint.schemas, *checkpoint.stopped)} == {"shop.neighbour"}
+        assert stops(service) == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", "neighbour")) == []
 
 
 async def test_a_key_that_would_be_another_ones_stops_its_table_in_a_snapshot(

@@ -46,6 +46,13 @@ def test_a_dot_means_any_character_of_a_name() -> None:
     assert not TableFilter(("shop\\.[a-z]*", "(?-s:.*)")).match(odd)
 
 
+def test_no_pattern_means_a_table_of_the_servers_own() -> None:
+    assert not ALL_TABLES.match(TableId("mysql", "rds_heartbeat2"))
+    assert not TableFilter((r"sys\.sys_config",)).match(TableId("sys", "sys_config"))
+    assert not ALL_TABLES.may_match_in("mysql")
+    assert ALL_TABLES.match(TableId("mysql2", "t")) and ALL_TABLES.may_match_in("Sys")
+
+
 def test_what_is_no_expression_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"'shop\.\(' isn't a regular expression \(RE2\)"):
         TableFilter(("crm\\..*", "shop.("))
