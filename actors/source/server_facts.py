@@ -1,8 +1,8 @@
 """What `pipeline.source.prerequisites` judges: the source's settings, and what of capture the user may not do there.
 
-The latter is found by trying, since rights can come by roles, by wildcards and from a proxy user. It's done whenever
-capture begins, so a thousand tables must not take a thousand round trips. Many are tried by one statement. Where that
-is refused, each of them is tried by one of its own.
+The latter is found by trying, since rights can come by roles and by wildcards. The server opens a table for that. So no
+table is tried where the account itself has the right for the whole database. Of the others many are tried by one
+statement. Where that is refused, each of them is tried by one of its own.
 """
 
 import uuid
@@ -13,6 +13,7 @@ from actors.source.connection import Source
 from actors.source.errors import Locked, RightLacked
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
+from pipeline.source import information_schema
 from pipeline.source.information_schema import TableDescription
 from pipeline.source.prerequisites import VARIABLES, Privilege, ServerFacts
 from pipeline.source.statement import Statement, quoted_table
@@ -22,6 +23,8 @@ TABLES_ASKED_AT_ONCE: Final = 50
 # A table that is locked may stay so for long, and the others needn't wait for it.
 _WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
 _WAIT_AS_BEFORE: Final = "SET SESSION lock_wait_timeout = @tidemark_waits"
+
+_PARTIAL_REVOKES: Final = "partial_revokes"
 
 _Denied = dict[Privilege | TableId, str]
 
@@ -44,12 +47,13 @@ async def collect_facts(
     await _try(source, Privilege.SLAVE, _replicas_statement(source), denied)
     if locks and (refusal := await _refused_lock(source)):
         denied[Privilege.RELOAD] = refusal
+    [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
+    tried = await _unsure_tables(source, user, tables)
     await source.ask(Statement(_WAIT_BRIEFLY))
-    for begin in range(0, len(tables), TABLES_ASKED_AT_ONCE):
-        denied |= await _refused_tables(source, tables[begin : begin + TABLES_ASKED_AT_ONCE])
+    for begin in range(0, len(tried), TABLES_ASKED_AT_ONCE):
+        denied |= await _refused_tables(source, tried[begin : begin + TABLES_ASKED_AT_ONCE])
     await source.ask(Statement(_WAIT_AS_BEFORE))
     keys, looked_at = await source.cascading(), frozenset(tables)
-    [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
     return ServerFacts(
         version=source.version_text,
         variables=variables,
@@ -84,6 +88,14 @@ async def _try(source: Source, right: Privilege, sql: str, denied: _Denied) -> l
     except Definite as refusal:
         denied[right] = str(refusal)
         return []
+
+
+async def _unsure_tables(source: Source, user: str, tables: Sequence[TableId]) -> list[TableId]:
+    """Returns the tables that the account may not be allowed to read."""
+    partial = (await source.variables((_PARTIAL_REVOKES,))).get(_PARTIAL_REVOKES) == "ON"
+    granted = await source.ask(information_schema.selectable(user))
+    sure = information_schema.selectable_databases(granted, partial=partial)
+    return [] if sure is None else [table for table in tables if table.database not in sure]
 
 
 async def _refused_tables(source: Source, tables: Sequence[TableId]) -> _Denied:

@@ -226,6 +226,10 @@ SIZES = Statement(
     " WHERE TABLE_TYPE = 'BASE TABLE'"
 )
 
+# A wildcard in the name of a database that rights are granted on, and one that stands for itself.
+_WILDCARD = re.compile(r"(?<!\\)[%_]")
+_ESCAPED_WILDCARD = re.compile(r"\\([%_])")
+
 # Foreign keys that change or delete rows along with another table's: rows of the child's database and name, the
 # constraint, the parent's database and name, a column that's referred to, and whether it works on delete, on update.
 CASCADING = Statement(
@@ -254,6 +258,38 @@ def describe(tables: Sequence[TableId]) -> Statement:
         _DESCRIBE.format(tables=f"(c.TABLE_SCHEMA, c.TABLE_NAME) IN ({places})"),
         tuple(part for table in tables for part in table),
     )
+
+
+def selectable(user: str) -> Statement:
+    """The statement that asks where an account (CURRENT_USER()) itself has the right to SELECT all columns of all
+    tables. Its rows have the name of a database as it was granted; NULL stands for all databases.
+
+    A right of some tables or columns, and one by a role, isn't among them.
+    """
+    name, _, host = user.rpartition("@")
+    mine = "PRIVILEGE_TYPE = 'SELECT' AND CAST(GRANTEE AS BINARY) = CAST(%s AS BINARY)"
+    return Statement(
+        f"SELECT NULL FROM information_schema.USER_PRIVILEGES WHERE {mine} UNION ALL"  # noqa: S608 - no names in it
+        f" SELECT TABLE_SCHEMA FROM information_schema.SCHEMA_PRIVILEGES WHERE {mine}",
+        2 * (f"'{name}'@'{host}'",),
+    )
+
+
+def selectable_databases(rows: Iterable[tuple[Any, ...]], *, partial: bool) -> frozenset[str] | None:
+    """The databases in the rows of `selectable` of which an account may surely SELECT everything; None is all.
+
+    `partial`: whether rights may be revoked from one of all databases (partial_revokes). Then wildcards are no
+    wildcards. Of several names that match, the server takes the one without wildcards. So a name with one says nothing
+    for sure.
+
+    Source: MySQL 9.7 Reference Manual, "GRANT Statement" and "Privilege Restriction Using Partial Revokes".
+    """
+    names = {name for (name,) in rows}
+    if partial:
+        return frozenset(names - {None})
+    if None in names:
+        return None
+    return frozenset(_ESCAPED_WILDCARD.sub(r"\1", name) for name in names if not _WILDCARD.search(name))
 
 
 def foreign_keys(rows: Iterable[tuple[Any, ...]]) -> tuple[ForeignKey, ...]:

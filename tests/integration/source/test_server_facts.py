@@ -114,10 +114,73 @@ async def test_a_thousand_tables_do_not_take_a_thousand_statements(mysql_factory
     server.sql(
         "CREATE DATABASE d", *(f"CREATE TABLE {table} (id INT PRIMARY KEY, v TEXT)" for table in tables)
     )
-    account = server.create_capture_user("d")
+    account = server.create_capture_user()
+    server.sql("CREATE ROLE r", "GRANT SELECT ON d.* TO r", f"GRANT r TO {account.user}")
+    server.sql(f"SET DEFAULT ROLE r TO {account.user}")
     async with connected_with(server, account) as source:
         assert (await collect_facts(source, tables, await source.describe(tables))).denied == {}
     assert sum("LIMIT 0" in each.text for each in server.logged()) == 3
+    server.sql(f"GRANT SELECT ON d.* TO {account.user}")
+    async with connected_with(server, account) as source:
+        assert (await collect_facts(source, tables, await source.describe(tables))).denied == {}
+    assert sum("LIMIT 0" in each.text for each in server.logged()) == 3
+
+
+# Statements of grants to `u`, and which of the tables the server lets it read then.
+_WHOLE = {
+    "all databases": (["GRANT SELECT ON *.* TO u"], {"d_e.t", "dxe.t"}),
+    "a wildcard": (["GRANT SELECT ON `d_e`.* TO u"], {"d_e.t", "dxe.t"}),
+    "an escaped wildcard": ([r"GRANT SELECT ON `d\_e`.* TO u", "GRANT INSERT ON dxe.* TO u"], {"d_e.t"}),
+    "no wildcard": (["GRANT SELECT ON dxe.* TO u", "GRANT INSERT ON `d_e`.* TO u"], {"dxe.t"}),
+    "a wildcard behind a name without": (
+        ["GRANT SELECT ON `d_e`.* TO u", r"GRANT INSERT ON `d\_e`.* TO u", "GRANT INSERT ON dxe.* TO u"],
+        set[str](),
+    ),
+    "another account of the name": (
+        [
+            "CREATE USER u@'10.0.0.1'",
+            "GRANT SELECT ON *.* TO u@'10.0.0.1'",
+            "GRANT INSERT ON *.* TO u",
+            "GRANT SELECT ON mysql.* TO u",  # so it sees the rights of all
+        ],
+        set[str](),
+    ),
+    "a column": (["GRANT SELECT (id) ON d_e.t TO u", "GRANT SELECT ON dxe.t TO u"], {"dxe.t"}),
+}
+_PARTIAL = {
+    "all but one": (["GRANT SELECT ON *.* TO u", "REVOKE SELECT ON d_e.* FROM u"], {"dxe.t"}),
+    "no wildcard at all": (["GRANT SELECT ON `d_e`.* TO u", "GRANT INSERT ON dxe.* TO u"], {"d_e.t"}),
+    "a name with a backslash": (
+        [r"GRANT SELECT ON `d\_e`.* TO u", "GRANT INSERT ON *.* TO u"],
+        set[str](),
+    ),
+}
+
+
+async def _readable_tables(server: MysqlServer, grants: list[str]) -> set[str]:
+    """Returns the tables that aren't told as denied to `u` with these grants."""
+    for database in ("d_e", "dxe"):
+        server.sql(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT, v INT)")
+    server.sql("CREATE USER u", *grants)
+    tables = [TableId("d_e", "t"), TableId("dxe", "t")]
+    async with connected_with(server, Account("u", "")) as source:
+        denied = (await collect_facts(source, tables, await source.describe(tables))).denied
+    return {str(table) for table in tables if table not in denied}
+
+
+@pytest.mark.parametrize("version", ["mysql_factory", "mysql56_factory"])
+@pytest.mark.parametrize("how", _WHOLE)
+async def test_rights_for_whole_databases(request: pytest.FixtureRequest, version: str, how: str) -> None:
+    factory: MysqlFactory = request.getfixturevalue(version)
+    grants, readable = _WHOLE[how]
+    server = factory(GTIDS_56 if version == "mysql56_factory" else GTIDS)
+    assert await _readable_tables(server, grants) == readable
+
+
+@pytest.mark.parametrize("how", _PARTIAL)
+async def test_rights_that_are_partly_revoked(mysql_factory: MysqlFactory, how: str) -> None:
+    grants, readable = _PARTIAL[how]
+    assert await _readable_tables(mysql_factory({**GTIDS, "partial_revokes": "ON"}), grants) == readable
 
 
 @pytest.mark.parametrize("native", [False, True])
