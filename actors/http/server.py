@@ -98,6 +98,10 @@ _BEGUN: Final = web.RequestKey("begun", web.StreamResponse)
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
 
 
+class TokenReplaced(Definite):
+    """The token with which an answer began isn't valid any more."""
+
+
 class HttpServer:
     """Serves while it's entered (`async with`); `url` is where."""
 
@@ -349,9 +353,10 @@ class HttpServer:
                 try:
                     await _write(answer, await follower.begin())
                     while await self._live.next_look():
+                        self._check_token(request)
                         await _write(answer, follower.step())
-                except (ConnectionError, TimeoutError):
-                    pass  # the follower has gone, or takes nothing any more
+                except (ConnectionError, TimeoutError, TokenReplaced):
+                    pass  # the follower has gone, or takes nothing any more, or may have no more
                 return answer
         except TooManyFollowers as error:
             return error_answer(429, str(error), {"Retry-After": "5"})
@@ -423,21 +428,29 @@ class HttpServer:
             async with asyncio.timeout(STALLED_S) as patience:
                 due = 0.0
                 async for data in self._changes.follow(stream):
-                    await answer.write(data)
-                    # Each part would be too often for a timer.
+                    # Each part would be too often to look at a token's file and for a timer.
                     if (now := asyncio.get_running_loop().time()) > due:
                         due = now + _LOOK_EVERY_S
                         patience.reschedule(now + STALLED_S)
+                        self._check_token(request)
+                    await answer.write(data)
         except (ConnectionError, TimeoutError):
             _cut(request)  # the reader has gone, or takes nothing any more
         except (Definite, Transient) as error:
-            named = isinstance(error, PlaceGone | WrongKeyFilter | ServiceStops)
+            named = isinstance(error, PlaceGone | WrongKeyFilter | ServiceStops | TokenReplaced)
             said = str(error) if named else unread_journal(error)
             # The answer has no proper end then, so no client takes it for complete.
             with suppress(ConnectionError, TimeoutError):
                 await _write(answer, stream.form.error(said), FOLLOWER_PATIENCE_S)
             _close(request)
         return answer
+
+    def _check_token(self, request: web.Request) -> None:
+        """Raises TokenReplaced if a request that was let in to read wouldn't be any more."""
+        if self._guard.refusal(Access.READ, request.url.host, request.headers) is not None:
+            raise TokenReplaced(
+                "the token isn't valid any more: continue with the new one, from the last checkpoint"
+            )
 
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":

@@ -12,6 +12,7 @@ import pytest
 from actors.http import event_stream
 from actors.http.event_stream import MOST_FOLLOWERS
 from actors.http.shared_report import SHARED_FOR
+from pipeline.config.settings import HttpSettings, Secret
 from pipeline.messages.topology import ActorName as Name
 from tests.actors.http.served_actors import Bench, served
 
@@ -158,6 +159,24 @@ async def test_the_end_of_the_service_ends_the_stream(tmp_path: Path) -> None:
             assert (await message(answer))[0] == "begin"
         rest = await asyncio.wait_for(answer.content.read(), 60)
         assert rest == b""
+
+
+async def test_one_whose_token_was_replaced_follows_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a" * 32)
+    http = HttpSettings(host="0.0.0.0", token=Secret("a" * 32, file))
+    headers = {"Authorization": f"Bearer {'a' * 32}"}
+    async with (
+        served(tmp_path, settings=http) as bench,
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"{bench.server.url}/live") as answer,
+    ):
+        assert (await message(answer))[0] == "begin"
+        looked(bench, 1.0)
+        assert (await message(answer))[0] == "step"
+        file.write_text("c" * 32)
+        looked(bench, 2.0)
+        assert await asyncio.wait_for(answer.content.read(), 60) == b""
 
 
 @pytest.mark.parametrize("path", ["/live", "/events", "/tables"])

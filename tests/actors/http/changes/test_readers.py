@@ -22,6 +22,7 @@ from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import ChangesRead, SegmentChanges
 from actors.http.routes import ROUTES
 from actors.journal.files import LocalFiles
+from pipeline.config.settings import HttpSettings, Secret
 from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.journal.changes.place import ReadPlace
 from pipeline.snapshot.checkpoint import Filling, Ready
@@ -429,6 +430,35 @@ async def test_where_the_service_stops_first_the_answer_has_no_end(tmp_path: Pat
             await read
     assert b"the service stops" in sent
     assert not sent.endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+async def test_one_whose_token_was_replaced_gets_no_more(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "CHECKPOINT_EVERY_S", 0.05)
+    file = tmp_path / "read-token"
+    file.write_text("a" * 32)
+    token = Secret("a" * 32, file)
+    http = HttpSettings(host="0.0.0.0", token=Secret("b" * 32), read_token=token)
+    async with asyncio.timeout(WITHIN_S), tapped(tmp_path, http) as tap:
+        tap.commit()
+        tap.seal()
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {token.value}"}) as session,
+            session.get(f"{tap.url}/changes?since=0&format={form}") as answer,
+        ):
+            await answer.content.read(1)
+            file.write_text("c" * 32)
+            sent = bytearray()
+
+            async def take_all() -> None:
+                async for part in answer.content.iter_any():
+                    sent.extend(part)
+
+            with pytest.raises(aiohttp.ClientPayloadError):  # it has no proper end
+                await take_all()
+            assert b"the token isn't valid any more" in sent
 
 
 async def test_an_idle_reader_gets_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
