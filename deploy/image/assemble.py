@@ -45,17 +45,19 @@ COMMANDS: Final = {
 import os
 import ssl
 
-where = ("127.0.0.1", int(os.environ["TIDEMARK__HTTP__PORT"]))
-for connection in (
-    http.client.HTTPConnection(*where, timeout=2),
-    http.client.HTTPSConnection(*where, timeout=2, context=ssl._create_unverified_context()),
-):
-    try:
-        connection.request("GET", "/livez")
-        raise SystemExit(connection.getresponse().status != 200)
-    except (OSError, http.client.HTTPException) as error:
-        failed = error
-raise SystemExit(f"nothing answers at {where[0]}:{where[1]} ({failed})")
+port = int(os.environ["TIDEMARK__HTTP__PORT"])
+failed = []
+for host in ("127.0.0.1", "::1"):
+    for connection in (
+        http.client.HTTPConnection(host, port, timeout=2),
+        http.client.HTTPSConnection(host, port, timeout=2, context=ssl._create_unverified_context()),
+    ):
+        try:
+            connection.request("GET", "/livez")
+            raise SystemExit(connection.getresponse().status != 200)
+        except (OSError, http.client.HTTPException) as error:
+            failed.append(str(error))
+raise SystemExit(f"nothing answers at the port {port} of 127.0.0.1 and ::1 ({', '.join(dict.fromkeys(failed))})")
 """,
 }
 

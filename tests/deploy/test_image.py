@@ -25,7 +25,7 @@ from deploy.toolchain import docker as toolchain
 from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.config.settings import HttpSettings, HttpTlsSettings
+from pipeline.config.settings import HttpSettings, HttpTlsSettings, Secret
 from tests.actors.http.served_actors import served
 from tests.servers.certificates import certificate
 from tests.servers.docker import Docker
@@ -118,13 +118,22 @@ spark = {{ jars = ["{connector}"] }}
     assert [jar.name for jar in jars] == [connector.name, "delta-spark_4.2_2.13-4.4.0.jar"]
 
 
-async def test_the_health_check_asks_by_http_and_by_https(tmp_path: Path) -> None:
-    def checked(port: str) -> tuple[int, str]:
-        program = [sys.executable, "-c", COMMANDS["tidemark-alive"]]
-        environment = {**os.environ, "TIDEMARK__HTTP__PORT": port}
-        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr
+def checked(port: str) -> tuple[int, str]:
+    """The health check's exit code and what it says."""
+    program = [sys.executable, "-c", COMMANDS["tidemark-alive"]]
+    environment = {**os.environ, "TIDEMARK__HTTP__PORT": port}
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
 
+
+@pytest.mark.parametrize("host", ["::", "::1"])
+async def test_the_health_check_finds_a_service_that_listens_by_ipv6_alone(tmp_path: Path, host: str) -> None:
+    async with served(tmp_path, settings=HttpSettings(host=host, token=Secret("a" * 32))) as bench:
+        port = bench.server.url.rpartition(":")[2]
+        assert await asyncio.to_thread(checked, port) == (0, "")
+
+
+async def test_the_health_check_asks_by_http_and_by_https(tmp_path: Path) -> None:
     certificate(tmp_path, "127.0.0.1")
     port = ""
     for settings in (HttpSettings(), HttpSettings(tls=HttpTlsSettings(tmp_path / "server.pem"))):
@@ -132,7 +141,7 @@ async def test_the_health_check_asks_by_http_and_by_https(tmp_path: Path) -> Non
             port = bench.server.url.rpartition(":")[2]
             assert await asyncio.to_thread(checked, port) == (0, "")
     code, said = await asyncio.to_thread(checked, port)
-    assert code == 1 and f"nothing answers at 127.0.0.1:{port}" in said
+    assert code == 1 and f"nothing answers at the port {port} of 127.0.0.1" in said
 
 
 @pytest.fixture(scope="module")
