@@ -12,6 +12,7 @@ Capture and delivery need descriptors of the same process. `most_connections` le
 """
 
 import asyncio
+import errno
 import resource
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -60,6 +61,13 @@ ACCEPTED: Final = Allowance(MOST_CONNECTIONS, 2_000.0)
 
 # How many refusals and errors are answered at once, and how many more each second. Beyond that the connection is cut.
 REFUSED: Final = Allowance(200, 100.0)
+
+
+def listening_remedy(error: OSError) -> str:
+    """Returns what to do where an address can't be listened on."""
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        return "set http.port to a free one, or to 0"
+    return "set http.host to an address of this machine"
 
 
 def most_connections(descriptors: int) -> int:

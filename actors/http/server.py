@@ -30,7 +30,14 @@ from actors.http.changes.readers import (
     ReaderStream,
     ServiceStops,
 )
-from actors.http.connections import ClientLeft, Connection, ConnectionLimits, Connections, while_client_waits
+from actors.http.connections import (
+    ClientLeft,
+    Connection,
+    ConnectionLimits,
+    Connections,
+    listening_remedy,
+    while_client_waits,
+)
 from actors.http.databus_relay import DatabusRelay
 from actors.http.error_answers import Handler, changes_refusal, error_answer, refusing, unread_journal
 from actors.http.event_stream import FOLLOWER_PATIENCE_S, Followers, TooManyFollowers
@@ -169,8 +176,7 @@ class HttpServer:
         except OSError as error:
             await self._runner.cleanup()
             raise Definite(
-                f"http: {where.host}:{where.port} can't be listened on ({error.strerror}); set http.port to a free "
-                "one, or to 0"
+                f"http: {where.host}:{where.port} can't be listened on ({error.strerror}); {listening_remedy(error)}"
             ) from error
         self._looking.add(asyncio.create_task(_cut_idle(connections)))
         host, port = self._listening.sockets[0].getsockname()[:2]

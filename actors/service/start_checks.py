@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyarrow import fs
 
 from actors.http.certificate import certificate_findings
+from actors.http.connections import listening_remedy
 from actors.journal.store import JournalReader
 from actors.journal.writer_epochs import NoJournal
 from actors.kafka.broker_check import check_topics
@@ -123,7 +124,7 @@ def _port(settings: Settings) -> Iterator[Finding]:
                 listening.listen()
     except OSError as error:
         wrong = f"http: {host}:{port} can't be listened on ({error.strerror})"
-        yield _error(wrong, "set http.port to a free one, or to 0")
+        yield _error(wrong, listening_remedy(error))
 
 
 def _signal_file(file: os.PathLike[str] | None) -> Iterator[Finding]:

@@ -115,6 +115,16 @@ async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
             await other.__aenter__()
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
+async def test_a_host_that_is_not_of_this_machine_is_said_to_be_none(host: str, tmp_path: Path) -> None:
+    http = HttpSettings(host=host, token=Secret("a" * 32))
+    with pytest.raises(
+        Definite, match=rf"http: {host}:0 can't be .*; set http\.host to an address of this machine"
+    ):
+        async with served(tmp_path, settings=http):
+            pass
+
+
 async def test_livez_and_metrics(tmp_path: Path) -> None:
     async with served(tmp_path) as bench:
         bench.metrics.count(catalogue.TRANSACTIONS, 17)
