@@ -119,6 +119,11 @@ def _without_control_characters(_logger: object, _level: str, event: EventDict) 
     }
 
 
+def escape_in_lines(text: str) -> str:
+    """Returns a text for a terminal: of its control characters only the ends of lines stay."""
+    return "\n".join(map(escape_controls, text.split("\n")))
+
+
 def escape_controls(text: str) -> str:
     """Returns a text for a terminal: control characters (Unicode's Cc, so that C1's are among them) and line separators
     as Python writes them."""

@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from actors.runtime.logs import escape_in_lines
 from actors.service.config_file import load
 from pipeline.config.settings import Settings
 
@@ -38,8 +39,13 @@ config_argument = click.argument(
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends the program with this message and exit code."""
-    click.echo(f"tidemark: {message}", err=True)
+    tell_error(message)
     sys.exit(code)
+
+
+def tell_error(message: str) -> None:
+    """Prints what has failed, which may name tables of the source."""
+    click.echo(f"tidemark: {escape_in_lines(message)}", err=True)
 
 
 def lake_path(settings: Settings) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from actors.runtime.logs import escape_in_lines
 from actors.service.commands.conventions import EXIT_CODES, fail
 from actors.service.config_file import ENVIRONMENT
 from pipeline.errors import Definite, TidemarkError
@@ -197,7 +198,7 @@ def init(output: Path, **answers: Any) -> None:
     file = None if output == STDOUT else output
     look, text = asyncio.run(starter_configuration(Answers(**answers), file))
     for finding in look.findings:
-        click.echo(str(finding), err=True)
+        click.echo(escape_in_lines(str(finding)), err=True)
     if look.errors:
         fail(f"{len(look.errors)} to fix at the source; no configuration was written", 1)
     if file is None:

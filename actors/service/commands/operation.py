@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import click
 
+from actors.runtime.logs import escape_in_lines
 from actors.service import client
-from actors.service.commands.conventions import config_argument, fail, lake_path
+from actors.service.commands.conventions import config_argument, fail, lake_path, tell_error
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, TidemarkError, Transient
 from pipeline.schema.table_filter import ALL_TABLES
@@ -72,7 +73,7 @@ def send_signal(
     status, answer = client.post(settings, "/signals", signal)
     if status != 200:
         fail(answer["error"], 1)
-    click.echo(f"{answer['id']}: {answer['detail']}")
+    click.echo(escape_in_lines(f"{answer['id']}: {answer['detail']}"))
 
 
 def _duration(text: str) -> float:
@@ -146,7 +147,7 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list
             raise Definite(answer["error"])
         found = _verified(settings, answer["id"])
     except TidemarkError as error:
-        click.echo(f"tidemark: {error}", err=True)
+        tell_error(str(error))
         return UNJUDGED, []
     lines = [verification_line(table, result) for table, result in found.items()]
     return result_code(found.values()), lines

@@ -8,7 +8,8 @@ from functools import partial
 
 import click
 
-from actors.service.commands.conventions import EXIT_CODES, config_argument, fail
+from actors.runtime.logs import escape_in_lines
+from actors.service.commands.conventions import EXIT_CODES, config_argument, fail, tell_error
 from pipeline.config.settings import Settings
 from pipeline.errors import TidemarkError
 
@@ -49,7 +50,7 @@ def run(settings: Settings) -> None:
         runner.close()
         return
     # No thread that may still be at work is waited for.
-    click.echo(f"tidemark: {outcome.message}", err=True)
+    tell_error(outcome.message)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(outcome.code)
@@ -76,7 +77,7 @@ def check(settings: Settings) -> None:
 
     findings = asyncio.run(start_checks.find_mistakes(settings))
     for finding in findings:
-        click.echo(str(finding))
+        click.echo(escape_in_lines(str(finding)))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     with contextlib.suppress(TidemarkError):  # which is among the findings
         last = start_checks.last_sealed(settings)

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from actors.runtime.logs import escape_controls, escape_in_lines
 from actors.status.table_status import OfTable, last_verifications
 from pipeline.messages.topology import ActorName
 from pipeline.schema.table_schema import TableId
@@ -85,8 +86,13 @@ def _whole(status: dict[str, Any]) -> Table:
         ("mirror is filled", ", ".join(status["rebuilding"]) or None),
     ):
         if value is not None:
-            table.add_row(Text(name), Text(str(value)))
+            table.add_row(_text(name), _text(str(value)))
     return table
+
+
+def _text(text: str) -> Text:
+    """Returns a text that may have names of the source's, which whoever makes a table there chooses."""
+    return Text(escape_in_lines(text))
 
 
 _COLUMNS: Final = ("id", "table", "state", "", "rows", "dropped", "rows/s", "ranges", "windows", "left")
@@ -105,7 +111,7 @@ def _progress(kind: str, lines: Iterable[_Line], width: int) -> Table:
         if head in _COLUMNS[4:]:
             column.justify, column.no_wrap = "right", True
     for id_, name, state, of in lines:
-        cells: tuple[RenderableType, ...] = (Text(id_), Text(name), Text(state), *_counts(of))
+        cells: tuple[RenderableType, ...] = (_text(id_), _text(name), _text(state), *_counts(of))
         table.add_row(*(cell for head, cell in zip(_COLUMNS, cells, strict=True) if head in shown))
     return table
 
@@ -149,7 +155,7 @@ def _actors(actors: dict[str, dict[str, Any]]) -> Table:
             actor["state"],
             f"{mailbox['depth']}/{mailbox['capacity']}",
             str(actor["restarts"]),
-            Text(actor["last_failure"] or ""),
+            _text(actor["last_failure"] or ""),
         )
     return table
 
@@ -159,7 +165,7 @@ def verification_line(table: str, result: Mapping[str, Any]) -> str:
     told = [_judgement(result, "read")]
     if (repaired := result["repaired"]) is not None:
         told.append(f"repaired: {_judgement(repaired, 'read again')}")
-    return f"{table}: {'; '.join(told)}"
+    return escape_controls(f"{table}: {'; '.join(told)}")
 
 
 def _judgement(result: Mapping[str, Any], done: str) -> str:

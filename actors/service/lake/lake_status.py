@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.lake.transaction_log.delta_log import LoggedVersion, last_report
+from actors.runtime.logs import escape_in_lines
 from actors.service.lake.lake_listing import find_lake
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
@@ -49,7 +50,9 @@ def lake_status(report: list[dict[str, Any]]) -> Table:
         size = None if told["bytes"] is None else f"{told['bytes'] / 2**20:,.1f}"
         files = None if told["files"] is None else f"{told['files']:,}"
         cells = {**told, "bytes": size, "files": files}
-        shown.add_row(*(Text("" if value is None else str(value)) for value in cells.values()))
+        shown.add_row(
+            *(Text("" if value is None else escape_in_lines(str(value))) for value in cells.values())
+        )
     return shown
 
 

@@ -1,6 +1,7 @@
 """The picture of a status on a terminal; what it says is in test_http.py and test_pace.py."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -172,6 +173,18 @@ def test_a_name_with_a_dot_is_quoted() -> None:
     status["snapshots"][0]["tables"][0] |= {"database": "biz", "table": "odd name.é"}
     out.print(status_tables(status, 200))
     assert "`biz`.`odd name.é`" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_no_name_or_reason_commands_the_terminal() -> None:
+    """Whoever may make a table in the source chooses its name."""
+    out = Console(width=200, file=io.StringIO())
+    status = a_status()
+    status["snapshots"][0]["tables"][0] |= {"table": "a\x1b[2Jb"}
+    status |= {"stopped": {"shop.`\x1b]0;t\x07`": "\x9b1m"}, "position": "a:1-7,\nb:1"}
+    out.print(status_tables(status, 200))
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+    assert r"a\x1b[2Jb" in text and r"\x1b]0;t\x07" in text and r"\x9b1m" in text
 
 
 def test_a_verification_has_its_last_verdict(capsys: pytest.CaptureFixture[str]) -> None:

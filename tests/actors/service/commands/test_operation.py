@@ -132,6 +132,23 @@ def test_a_verification_exits_with_what_it_found(
     assert posted == [{"type": "verify", "data": data}]
 
 
+def test_no_name_reason_or_error_commands_the_terminal(config: Path) -> None:
+    """Whoever may make a table in the source chooses its name."""
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    body = {"id": "v1", **known("v1", result("different", reason="so \x1b[1m"))}
+    body["snapshots"][0]["tables"][0]["table"] = "a\x1b[2Jb"
+    with answering(200, json.dumps(body), []) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("verify", config)
+    assert told.output == "shop.a\\x1b[2Jb: different, 3 rows read, so \\x1b[1m, at a:1-7\n"
+    with answering(422, json.dumps({"error": "two lines:\nno `\x1b[2J`"}), []) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        for command in ("signal", "verify"):
+            told = tidemark(command, config, *(["execute"] if command == "signal" else []))
+            assert told.output == "tidemark: two lines:\nno `\\x1b[2J`\n"
+
+
 @pytest.mark.parametrize(("patience_s", "code"), [(60.0, 0), (0.0, 2)])
 def test_a_verification_outlasts_a_service_that_fails_to_answer(
     patience_s: float, code: int, config: Path, monkeypatch: pytest.MonkeyPatch
