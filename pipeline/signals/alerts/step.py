@@ -10,7 +10,7 @@ it was gone for `GONE_S`. Statuses are incomplete while the service starts, so i
 **In order, unless one is refused.** Then the next one has its turn: the webhook may refuse only that one, for what it
 says. The refused one comes again after one that was taken, or after all.
 
-**Bounded.** The oldest is given up if `MOST` wait, or if it has waited for `KEEP_S`.
+**Bounded.** The oldest is given up if `MOST` wait. So is one that has waited for `KEEP_S`, unless its trouble lasts.
 """
 
 from collections.abc import Mapping
@@ -130,6 +130,7 @@ def _see(state: State, troubles: tuple[Trouble, ...], down: Mapping[str, str], n
 def _bounded(state: State, now: float) -> tuple[State, tuple[Alert, ...]]:
     """Returns the state without the alerts that are given up, and these. One that is being posted stays."""
     rest = [alert for alert in state.waiting if alert != state.posting]
-    kept = [alert for alert in rest if now - alert.at < KEEP_S][-MOST:]
+    lasting = {key for key, at in state.seen.items() if now - at < GONE_S}
+    kept = [alert for alert in rest if now - alert.at < KEEP_S or alert.trouble.key in lasting][-MOST:]
     lost = tuple(alert for alert in rest if alert not in kept)
     return replace(state, waiting=tuple(each for each in state.waiting if each not in lost)), lost

@@ -179,6 +179,19 @@ def test_alerts_that_nobody_takes_are_bounded_in_number_and_time() -> None:
     assert story.state.waiting == ()
 
 
+def test_an_alert_is_posted_however_late_the_webhook_is_mended_if_its_trouble_lasts() -> None:
+    story, other = Story(), replace(STOPPED, subject="shop.items")
+    story.takes = False
+    story.seen(STOPPED, other)
+    for _ in range(5):
+        story.seen(STOPPED, seconds=KEEP_S / 2)
+    assert [each.trouble for each in story.lost] == [other], "it was over before anybody was told"
+    story.restart()
+    story.takes, story.posted = True, []
+    story.seen(STOPPED)
+    assert [(each.trouble, each.at) for each in story.posted] == [(STOPPED, 1001.0)]
+
+
 def test_the_end_of_the_service_comes_last_and_at_once() -> None:
     story = Story()
     story.takes = False
