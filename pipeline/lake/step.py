@@ -254,7 +254,10 @@ def _last_sealed(state: State) -> int:
 def _table_delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     delivering, so_far = expect(Delivering, state.doing, fact), state.so_far
     table, before = fact.table, so_far.tables[fact.table]
-    if fact.after.stopped is None:
+    if fact.after.stopped is not None:
+        beside = recording.generation_delivered(state.background, table, before, fact.after)
+        state = replace(state, background=beside)
+    else:
         beside = recording.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
         state = replace(state, background=beside)
         if fact.pieces.changes or fact.pieces.rows:

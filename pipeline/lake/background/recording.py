@@ -60,6 +60,23 @@ def _counted_already(under_way: UnderWay | None, found: Mapping[TableId, LakeTab
     return replace(under_way, work=replace(work, changes=0)) if merged else under_way
 
 
+def generation_delivered(
+    background: Background, table: TableId, before: LakeTableState, after: LakeTableState
+) -> Background:
+    """Records the generation that a table's mirror has after a batch, also if the batch has stopped the table.
+
+    The table may resume with that very generation, which then has still to be completed.
+    """
+    mirrored = background.mirrored[table]
+    if (after.generation, after.rebuilding) != (before.generation, before.rebuilding):
+        background = background.rebuilt(table, after.rebuilding)
+        if after.rebuilding is None:
+            others = {key: kept for key, kept in background.kept.items() if key != (table, Tier.MIRROR)}
+            background = replace(background, kept=others)
+    reached = replace(mirrored.reached, generation=after.generation or 0, partial=after.partial)
+    return background.mirroring(table, replace(mirrored, reached=reached))
+
+
 def files_delivered(
     background: Background,
     table: TableId,
@@ -69,18 +86,13 @@ def files_delivered(
     now: float,
 ) -> Background:
     """Records that a batch has brought these files to a table."""
+    background = generation_delivered(background, table, before, after)
     mirrored = background.mirrored[table]
-    if (after.generation, after.rebuilding) != (before.generation, before.rebuilding):
-        background = background.rebuilt(table, after.rebuilding)
-        if after.rebuilding is None:
-            others = {key: kept for key, kept in background.kept.items() if key != (table, Tier.MIRROR)}
-            background = replace(background, kept=others)
-    reached = replace(mirrored.reached, generation=after.generation or 0, partial=after.partial)
     # A table without a mirror, such as one without a key, has nothing to merge.
     has_mirror = after.generation is not None
     pending = mirrored.pending + sum(piece.rows for piece in pieces.changes) if has_mirror else 0
     since = mirrored.since if mirrored.pending else now
-    background = background.mirroring(table, Mirrored(reached, pending, since, mirrored.merge_s))
+    background = background.mirroring(table, replace(mirrored, pending=pending, since=since))
     read = sum(piece.rows for piece in pieces.verified)
     read_bytes = sum(piece.bytes for piece in pieces.verified)
     background = replace(background, verified=background.verified.with_rows(table, read, now, read_bytes))
@@ -89,7 +101,7 @@ def files_delivered(
             continue
         kept = background.kept.get((table, tier))
         if kept is None:
-            kept = maintenance.found_table(table, tier, TableSize(), now, reached.merged)
+            kept = maintenance.found_table(table, tier, TableSize(), now, mirrored.reached.merged)
         came = replace(kept.size, files=kept.size.files + len(files), commits=kept.size.commits + bool(files))
         background = background.keeping(replace(kept, size=came))
     return background

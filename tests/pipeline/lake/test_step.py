@@ -308,6 +308,20 @@ def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothi
     assert [piece.segment for piece in order.pieces.changes] == [6]
 
 
+def test_a_mirror_with_which_a_stopped_table_resumes_is_completed() -> None:
+    """The lake can't have a value of the very segment at whose end the mirror begins."""
+    scn = of(ORDERS, 4).checkpoint.scn
+    before, begins = of(ORDERS, 3, {ORDERS: Ready(0)}), of(ORDERS, 4, {ORDERS: Filling(scn)})
+    story = begun({ORDERS: had(3, 2, generation=0)}, CursorFound(3, before.checkpoint), before)
+    story.after(SegmentSealed(5)).read(begins)
+    stopped = replace(had(3, 3, scn, DeliveryStop("a value", scn)), rebuilding=7.0)
+    story.after(TableDelivered(ORDERS, stopped), ProgressReported())
+    order = story.read(of(ORDERS, 5, {ORDERS: Ready(scn)})).only(DeliverTable)
+    resumed = replace(had(5, 4, scn), rebuilding=7.0)
+    story.after(TableDelivered(ORDERS, resumed, order.pieces)).after(ProgressReported())
+    assert story.only(CompleteMirror).generation == scn
+
+
 def test_the_lake_says_that_capture_has_stopped_a_table_and_that_it_has_it_again() -> None:
     story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
     stopped = entry(4)
