@@ -14,17 +14,14 @@ from typing import Any, Final
 
 import tomli_w
 
+from pipeline.config.secret import STARS, without_secrets
 from pipeline.config.settings import Secret, Settings
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
-STARS: Final = str(Secret(""))
-
 _SECRET_NAME: Final = re.compile(
     r"secret|password|passphrase|token|credential|(access|account|private)[.]?key", re.IGNORECASE
 )
-_USER_OF_URI: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
-_SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 def effective_toml(settings: Settings) -> str:
@@ -57,7 +54,7 @@ def _value(name: str, given: Any) -> Any:
         case TableId():
             return str(given)
         case PurePath() | str():
-            return STARS if _SECRET_NAME.search(name) and "." in name else _place(str(given))
+            return STARS if _SECRET_NAME.search(name) and "." in name else without_secrets(str(given))
         case dict():
             return {item: _value(item, of) for item, of in given.items()}
         case tuple():
@@ -66,10 +63,3 @@ def _value(name: str, given: Any) -> Any:
             return _section(given)
         case _:
             return given
-
-
-def _place(text: str) -> str:
-    """Text that may be a URI, without who may use it."""
-    if "://" not in text:
-        return text
-    return _SECRET_OF_URI.sub(rf"\1{STARS}", _USER_OF_URI.sub(STARS, text))

@@ -1,5 +1,9 @@
-"""Text that is never shown."""
+"""Text that is never shown.
 
+Source: Spark 4.2, "client-connection-string.md" (the parameters of a Spark Connect URL).
+"""
+
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -19,3 +23,19 @@ class Secret:
 
 
 NO_SECRET: Final = Secret("")
+
+STARS: Final = str(NO_SECRET)
+
+_USER_OF_URI: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
+_SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
+# Any other parameter is a token, or becomes a header, which may be one.
+_OF_SPARK_CONNECT: Final = re.compile(r"(;(?!(?:use_ssl|user_id|user_agent|session_id)=)[^=;]*=)[^;]*")
+
+
+def without_secrets(text: str) -> str:
+    """Returns a text that may be a URI, without who may use it."""
+    if "://" not in text:
+        return text
+    if text.startswith("sc://"):
+        text = _OF_SPARK_CONNECT.sub(rf"\1{STARS}", text)
+    return _SECRET_OF_URI.sub(rf"\1{STARS}", _USER_OF_URI.sub(STARS, text))

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from actors.journal.files import Files, journal_errors
 from actors.runtime.redaction import safe_message
+from pipeline.config.secret import without_secrets
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.files.known_versions import check_pair
@@ -49,7 +50,7 @@ class ConnectSpark:
     def __init__(self, session: SparkSession, url: str) -> None:
         self.session = session
         self._client: Any = cast("Any", session).client
-        self._url = url
+        self._shown = without_secrets(url)
 
     def progress(self) -> Mapping[str, object]:
         """Returns nothing: a server reports progress only to those who wait for a call."""
@@ -57,7 +58,7 @@ class ConnectSpark:
 
     def lost(self, error: Exception) -> str | None:
         """Returns why a call failed, if the server doesn't answer or doesn't know the session any more."""
-        return f"the Spark Connect server at {self._url} can't be reached" if is_lost(error) else None
+        return f"the Spark Connect server at {self._shown} can't be reached" if is_lost(error) else None
 
     def stop(self) -> None:
         """Ends the session, and leaves the server running."""
@@ -119,7 +120,7 @@ def connect(settings: SparkSettings, files: Files, folder: Path | None = None) -
     except PySparkException as error:
         if is_lost(error):
             raise Transient(
-                f"the Spark Connect server at {url} can't be reached ({safe_message(error)})"
+                f"the Spark Connect server at {without_secrets(url)} can't be reached ({safe_message(error)})"
             ) from error
         raise
 
@@ -189,12 +190,12 @@ def _open(settings: SparkSettings, number: str) -> SparkSession:
 
 
 def _look_at(session: SparkSession, url: str) -> None:
+    server = f"the Spark Connect server at {without_secrets(url)}"
     if "DeltaSparkSessionExtension" not in str(session.conf.get("spark.sql.extensions", "")):
         raise Definite(
-            f"the Spark Connect server at {url} has no Delta: start it with Delta's jars, and with "
+            f"{server} has no Delta: start it with Delta's jars, and with "
             "spark.sql.extensions and spark.sql.catalog.spark_catalog as Delta's documentation says"
         )
-    server = f"the Spark Connect server at {url}"
     check_pair(server, session.version, _delta_version(session), "start that server with these versions")
 
 

@@ -21,6 +21,7 @@ from actors.lake.delta.table_opener import delta_tables
 from actors.lake.live_view import live_view
 from actors.lake.spark import spark_connect, spark_session
 from actors.lake.spark.spark_connect import KEPT_SESSION, ConnectSpark, connect
+from actors.runtime.redaction import redacted_traceback
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
@@ -373,6 +374,16 @@ def test_a_server_of_versions_that_are_not_known_is_refused(
 def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:
     with pytest.raises(Transient, match=r"sc://127\.0\.0\.1:1 can.t be reached"):
         spark_session.open_session(SparkSettings("sc://127.0.0.1:1"), tmp_path, LocalFiles(tmp_path))
+
+
+def test_no_error_has_the_token_of_a_server(tmp_path: Path) -> None:
+    """The log, the status and a webhook have what it says."""
+    settings = SparkSettings("sc://127.0.0.1:1/;token=canary;user_id=ops")
+    with pytest.raises(
+        Transient, match=r"sc://127\.0\.0\.1:1/;token=\*+;user_id=ops can.t be reached"
+    ) as raised:
+        connect(settings, LocalFiles(tmp_path))
+    assert "canary" not in redacted_traceback(raised.value)
 
 
 @pytest.mark.full

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from pipeline.config import settings as config
-from pipeline.config.effective_settings import STARS, effective_toml
+from pipeline.config.effective_settings import effective_toml
+from pipeline.config.secret import STARS
 from pipeline.config.table_rules import LakeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -59,6 +60,14 @@ def test_all_that_holds_is_told_and_no_secret() -> None:
     assert told["spark"]["conf"]["spark.hadoop.fs.s3a.secret.key"] == STARS
     assert told["signals"]["table"] == "shop.signals"
     assert told["signals"]["kafka"]["sasl_password"] == STARS
+
+
+def test_who_may_use_a_spark_connect_server_is_not_told() -> None:
+    url = "sc://spark:15002/;use_ssl=true;token=canary-token;user_id=ops;Authorization=Basic canary-header"
+    text = effective_toml(replace(SETTINGS, spark=config.SparkSettings(url)))
+    assert "canary" not in text
+    shown = f"sc://spark:15002/;use_ssl=true;token={STARS};user_id=ops;Authorization={STARS}"
+    assert tomllib.loads(text)["spark"]["master"] == shown
 
 
 def test_a_password_that_is_not_given_is_not_told_as_if_it_were() -> None:
