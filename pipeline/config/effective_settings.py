@@ -1,27 +1,15 @@
-"""The settings that hold, as a configuration file would say them, with everything secret starred.
-
-Passwords and tokens are `Secret`s, which show themselves as stars. Secrets can also be where anything may stand: in
-Spark's own settings, and in the URI of a place. Spark's settings are judged by their names, as Spark itself does it
-(spark.redaction.regex).
-
-Source: Spark 4.2's documentation, "Configuration".
-"""
+"""The settings that hold, as a configuration file would say them, with everything secret starred."""
 
 import dataclasses
-import re
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 import tomli_w
 
-from pipeline.config.secret import STARS, without_secrets
+from pipeline.config.secret import STARS, is_secret_setting, without_secrets
 from pipeline.config.settings import Secret, Settings
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-
-_SECRET_NAME: Final = re.compile(
-    r"secret|password|passphrase|token|credential|(access|account|private)[.]?key", re.IGNORECASE
-)
 
 
 def effective_toml(settings: Settings) -> str:
@@ -54,7 +42,7 @@ def _value(name: str, given: Any) -> Any:
         case TableId():
             return str(given)
         case PurePath() | str():
-            return STARS if _SECRET_NAME.search(name) and "." in name else without_secrets(str(given))
+            return STARS if is_secret_setting(name) else without_secrets(str(given))
         case dict():
             return {item: _value(item, of) for item, of in given.items()}
         case tuple():

@@ -1,6 +1,10 @@
 """Text that is never shown.
 
-Source: Spark 4.2, "client-connection-string.md" (the parameters of a Spark Connect URL).
+Passwords and tokens are `Secret`s. Secrets can also be where anything may stand: in Spark's own settings, and in the
+URI of a place. Spark's settings are judged by their names, as Spark itself does it (spark.redaction.regex).
+
+Source: Spark 4.2's documentation, "Configuration", and "client-connection-string.md" (the parameters of a Spark Connect
+URL).
 """
 
 import re
@@ -26,10 +30,18 @@ NO_SECRET: Final = Secret("")
 
 STARS: Final = str(NO_SECRET)
 
+_SECRET_NAME: Final = re.compile(
+    r"secret|password|passphrase|token|credential|(access|account|private)[.]?key", re.IGNORECASE
+)
 _USER_OF_URI: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
 _SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 # Any other parameter is a token, or becomes a header, which may be one.
 _OF_SPARK_CONNECT: Final = re.compile(r"(;(?!(?:use_ssl|user_id|user_agent|session_id)=)[^=;]*=)[^;]*")
+
+
+def is_secret_setting(name: str) -> bool:
+    """Returns whether a setting of Spark's with this name may be a secret."""
+    return "." in name and _SECRET_NAME.search(name) is not None
 
 
 def without_secrets(text: str) -> str:

@@ -36,6 +36,7 @@ from actors.lake.spark.java import class_archive, java_program
 from actors.lake.threads import thread_priorities
 from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
+from pipeline.config.secret import is_secret_setting
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.files.known_versions import KNOWN_PAIRS, check_pair
@@ -338,10 +339,14 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkConf, Any]:
 
 def _launch_jvm(settings: Mapping[str, str], folder: Path) -> tuple[SparkConf, Any]:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    # What the JVM is started with is on its command line, which is everybody's to read. The context gets the rest.
+    shown = SparkConf(loadDefaults=False).setAll(
+        [of for of in settings.items() if not is_secret_setting(of[0])]
+    )
     # VACUUM prints what it removed, which would be unreadable among the lines of our own log.
     with (folder / "output.log").open("ab") as output:
         try:
-            return conf, _launch_gateway(conf, {"stdout": output, "stderr": output})
+            return conf, _launch_gateway(shown, {"stdout": output, "stderr": output})
         except (PySparkRuntimeError, Py4JError, ConnectionError) as error:
             raise Transient(f"Spark's JVM ended while it started: see {output.name}") from error
 

@@ -1,8 +1,11 @@
 """The ports of a Spark of our own, which every user of the machine reaches."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from actors.lake.spark.spark_session import Spark
+from actors.lake.spark.spark_session import Spark, start_local
+from pipeline.config.settings import SparkSettings
 
 
 def test_sparks_ports_take_nobody_without_its_secret(spark: Spark) -> None:
@@ -13,3 +16,20 @@ def test_sparks_ports_take_nobody_without_its_secret(spark: Spark) -> None:
     # The command line of a process is everybody's to read.
     assert not [name for name, _ in context.getConf().getAll() if name == "spark.authenticate.secret"]
     assert spark.session.range(10).selectExpr("sum(id) AS total").collect()[0]["total"] == 45
+
+
+def test_no_secret_of_the_configuration_is_on_a_command_line(
+    spark_settings: SparkSettings, tmp_path: Path
+) -> None:
+    """It is everybody's to read, for as long as the process runs. A store's key has no other place than spark.conf."""
+    secret, key = "canary-4711", "spark.hadoop.fs.azure.account.key.house.dfs.core.windows.net"
+    conf = {**spark_settings.conf, key: secret, "spark.hadoop.house.name": "house-4711"}
+    spark = start_local(replace(spark_settings, conf=conf), tmp_path)
+    try:
+        started = Path(f"/proc/{spark.pid}/cmdline").read_text().split("\0")
+        assert "spark.hadoop.house.name=house-4711" in started
+        assert not [word for word in started if secret in word]
+        context: Any = spark.session.sparkContext
+        assert context._jsc.hadoopConfiguration().get(key.removeprefix("spark.hadoop.")) == secret
+    finally:
+        spark.stop()
