@@ -240,8 +240,12 @@ class _Reader:
         return tuple(self._path(path) for path in texts) if kind is PurePath else texts
 
     def _conf(self, value: object, key: str) -> object:
-        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-            return self._wrong(key, f"{value!r} isn't a table of texts", 'write it as "spark.x" = "…"')
+        # Another setting may be a secret, so that no value is shown.
+        remedy = 'write each setting as "spark.x" = "…"'
+        if not isinstance(value, dict):
+            return self._wrong(key, "it isn't a table of texts", remedy)
+        if others := [name for name, item in value.items() if not isinstance(item, str)]:
+            return self._wrong(key, f"{', '.join(map(repr, others))} isn't text", remedy)
         return value
 
     def _absolute(self, value: object) -> object:
@@ -268,7 +272,7 @@ class _Reader:
         try:
             return tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            return self._wrong(variable, f"{text!r} can't be read", "write it as in the file")
+            return self._wrong(variable, "what it says isn't a value of TOML", "write it as in the file")
 
     def _unknown(self, key: str, name: str, known: list[str]) -> None:
         if key in REMOVED_KEYS:

@@ -349,6 +349,20 @@ def test_each_kind_of_mistake_has_its_words(path: Path, text: str, wrong: str) -
     assert any(line.startswith(wrong) for line in mistakes(path, text))
 
 
+def test_a_mistake_in_a_setting_of_spark_shows_no_other_one(path: Path) -> None:
+    """A store's key is in the same table."""
+    key = '"spark.hadoop.fs.azure.account.key.house.dfs.core.windows.net" = "canary"'
+    for wrong, named in (
+        ('"spark.executor.cores" = 2', "spark.executor.cores"),
+        ("spark.cores = 2", "spark"),
+    ):
+        (mistake,) = mistakes(path, GOOD.replace('"spark.ui.enabled" = "true"', f"{key}\n{wrong}"))
+        assert mistake.startswith(f"spark.conf: {named!r} isn't text") and "canary" not in mistake
+    for text in (f"{{ {key}", f"[{{ {key} }}]"):
+        (mistake,) = mistakes(path, TIDEMARK__SPARK__CONF=text)
+        assert mistake.startswith(("TIDEMARK__SPARK__CONF: ", "spark.conf: ")) and "canary" not in mistake
+
+
 def test_a_variable_for_a_section_is_no_key(path: Path) -> None:
     (mistake,) = mistakes(path, TIDEMARK__SOURCE="x")
     assert mistake.startswith("TIDEMARK__SOURCE: ")
