@@ -16,6 +16,7 @@ from actors.runtime.secret_files import read_secret
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, Transient
+from pipeline.journal.applied.query import LONGEST_WAIT_S
 
 # A signal is answered once it's durable; the service itself stops waiting a little earlier.
 SIGNAL_PATIENCE_S = 40.0
@@ -53,7 +54,9 @@ def wait_applied(
 ) -> tuple[int, dict[str, Any]]:
     """Returns the status and JSON of GET /applied, which answers after `timeout_s` at the latest. Raises NotRunning."""
     path = f"/applied?{urlencode({**parameters, 'timeout_s': timeout_s})}"
-    return asyncio.run(_ask(settings, "GET", path, None, timeout_s + SIGNAL_PATIENCE_S))
+    # A longer time is refused at once.
+    patience_s = min(timeout_s, LONGEST_WAIT_S) + SIGNAL_PATIENCE_S
+    return asyncio.run(_ask(settings, "GET", path, None, patience_s))
 
 
 async def follow_changes(settings: Settings, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
