@@ -48,7 +48,8 @@ def repeat_comparison(
     """Compares once, or every so often (s) until an interruption. Returns the worst exit code of all comparisons.
 
     `compare` returns the exit code and the lines to tell. A comparison that takes longer than `every_s` is followed by
-    the next one at once. One that is interrupted counts only if it is the first. What was printed counts.
+    the next one at once. One that is interrupted counts only if it is the first. What was printed counts. What can't be
+    printed, as on a full disk, counts too, and is the last.
     """
     worst: int | None = None
     try:
@@ -56,8 +57,11 @@ def repeat_comparison(
             began = clock()
             code, lines = compare()
             worst = code if worst is None else max(worst, code, key=_SEVERITY.index)
-            for line in lines:
-                tell(line)
+            try:
+                for line in lines:
+                    tell(line)
+            except OSError:
+                return worst
             if every_s is None:
                 return worst
             sleep(max(0.0, began + every_s - clock()))

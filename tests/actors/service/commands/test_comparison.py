@@ -85,5 +85,18 @@ def test_what_was_told_counts_though_it_is_interrupted_there() -> None:
     )
 
 
+@pytest.mark.parametrize("every_s", [None, 9.0])
+@pytest.mark.parametrize("code", [EQUAL, DIFFERENT, UNJUDGED])
+def test_what_was_found_counts_though_nobody_takes_the_words(code: int, every_s: float | None) -> None:
+    """A full disk or a closed pipe would end the command with 1 otherwise, which says that rows differ."""
+
+    def tell(_: str) -> None:
+        raise BrokenPipeError
+
+    clock = Clock()
+    comparing = clock.comparing((1.0, code))
+    assert repeat_comparison(comparing, tell, every_s, lambda: clock.now, clock.sleep) == code
+
+
 def test_a_single_comparison_that_is_interrupted_says_nothing() -> None:
     assert repeated(Clock(), None) == UNJUDGED
