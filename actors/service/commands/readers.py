@@ -286,6 +286,9 @@ def tail(
         asyncio.run(_print_changes(settings, asked, text, form))
     except KeyboardInterrupt:
         pass
+    except OSError:
+        text.checkpoint = None  # whoever takes what is printed hasn't taken all that is before it
+        raise
     finally:
         if text.checkpoint is not None and through is None:
             click.echo(f"tidemark: continue with --since {text.checkpoint}", err=True)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -177,6 +179,30 @@ async def test_tail_prints_what_the_service_has(tmp_path: Path, monkeypatch: pyt
         assert pa.ipc.open_stream(as_arrow.stdout_bytes).read_all().column("id").to_pylist() == [1, 1001]
         part = await tail(tap, tmp_path, "--key-modulo", "2:1", "--key-range", "1000..")
         assert part.stdout.split(" ", 1)[1] == "2 shop.items + id=1001\n"
+
+
+async def test_one_whose_reader_has_gone_names_no_place_to_continue_with(tmp_path: Path) -> None:
+    """The reader hasn't taken all that is before it."""
+    async with tapped(tmp_path) as tap:
+        (tmp_path / "shop.toml").write_text(TOML.format(tap.bench.address.parent))
+        tap.commit()
+        tap.seal()
+        read, written = os.pipe()
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "actors", "tail", tmp_path / "shop.toml"),
+            *("--since", "earliest", "--format", "json"),
+            stdout=written,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        os.close(written)
+        taken = b""
+        while b"checkpoint" not in taken:
+            taken += await asyncio.to_thread(os.read, read, 1)
+        os.close(read)
+        tap.commit(2)
+        tap.seal()
+        _, said = await program.communicate()
+        assert (program.returncode, said) == (1, b"")
 
 
 @pytest.mark.parametrize(
