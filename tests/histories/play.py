@@ -48,6 +48,7 @@ from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, stays_incomplete
+from pipeline.snapshot.prepared_xa import left_out
 from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, SnapshotWaiting
 from tests.histories.power import Power
 from tests.histories.readers import Readers
@@ -84,7 +85,6 @@ _OF_ALL: Final = frozenset(
         Act.OTHER_PIPELINE,
     }
 )
-_ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
 _READ_EVERY_S: Final = 0.3
@@ -474,9 +474,9 @@ class Player:
                     for each in self.parts:
                         each.all_reread = True
                     await self._begin_journal()
-                    await self._until(lambda: all(map(self._filled, self.parts)), REST_S, self._sealed)
+                    await self._until(self._first_filled, REST_S, self._sealed)
             case Act.PURGE_LOG:
-                await self._purge_log(part)
+                await self._purge_log()
             case _:
                 assert_never(act)
 
@@ -538,24 +538,20 @@ class Player:
             part.since.clear()
         await self._start()
 
-    async def _purge_log(self, part: Part) -> None:
-        """Purge all of the log that the service has read, but for what other histories have prepared.
-
-        A statement that waited for such a branch commits at any later moment. So the files that are purged end first.
-        """
-        for other in self.parts:
-            if other is not part:
-                await asyncio.to_thread(self._end_branches, other)
+    async def _purge_log(self) -> None:
+        """Purge all of the log that the service has read, whatever is prepared."""
         newest = await asyncio.to_thread(self.server.rotate_binlog)
         done = await asyncio.to_thread(executed, self.server)
 
         def sealed() -> bool:
             checkpoint = self._checkpoint()
-            return checkpoint is not None and done <= checkpoint.position
+            return checkpoint is not None and _has_read(checkpoint, done)
 
         if await self._until(lambda: asyncio.to_thread(sealed), REST_S, self._sealed):
             await asyncio.to_thread(self.server.sql, f"PURGE BINARY LOGS TO '{newest}'")
             self._purged = True
+        elif not self._over():
+            self._find(None, "no rest", "the log that is to be purged isn't sealed")
 
     def _written_again(self, position: GtidSet) -> None:
         """Reset the log, and write other transactions until all GTIDs of the position are used again."""
@@ -798,49 +794,50 @@ class Player:
         return chain[-1].checkpoint if chain else None
 
     def _reached(self, executed: GtidSet) -> bool:
-        return self.service is not None and self.service.has_passed(executed)
+        return self.service is not None and _has_read(self.service.checkpoint(), executed)
 
     async def _catch_up(self, within_s: float) -> bool:
-        """Whether all that the source has executed passes in that time."""
+        """Whether all that the source has executed is read in that time."""
         done = await asyncio.to_thread(executed, self.server)
         return await self._until(lambda: self._reached(done), within_s)
 
     async def _all_passes(self, done: GtidSet) -> bool:
-        """Whether these pass. What another history has prepared is committed if it alone is in the way."""
-        if await self._until(lambda: self._reached(done), _STALLED_S, self._sealed):
+        """Whether these are read."""
+        return await self._until_by_branches(lambda: self._reached(done))
+
+    async def _until_by_branches(self, so: Callable[[], bool]) -> bool:
+        """Whether it becomes so. What other histories have prepared is committed if it may be in the way."""
+        if await self._until(so, _STALLED_S, self._sealed):
             return True
         await asyncio.to_thread(self._end_branches)
-        return await self._until(lambda: self._reached(done), REST_S, self._sealed)
+        return await self._until(so, REST_S, self._sealed)
 
     def _to_come(self, part: Part, done: GtidSet, checkpoint: Checkpoint | None) -> list[str]:
         """What's still to come in the journal of these transactions, and of a history's tables."""
-        if checkpoint is None or not done <= checkpoint.position:
+        if checkpoint is None or not _has_read(checkpoint, done):
             return ["the log"]
-        return [
-            f"{table} of snapshot {snapshot.id}: {state}"
-            for snapshot in checkpoint.snapshots
-            for table, state in snapshot.tables.items()
-            if table.database == part.database and isinstance(state, SnapshotWaiting | Chunking)
-        ]
+        return _unfinished(part, checkpoint)
 
     def _filled(self, part: Part) -> bool:
         """Whether no snapshot of a history's tables is under way, by the service's own word."""
-        status = self.service.status() if self.service else {}
-        return bool(status) and all(
-            table["state"] in _ENDED
-            for snapshot in status["snapshots"]
-            for table in snapshot["tables"]
-            if part.owns(table["table"])
-        )
+        if self.service is None or Name.WATERMARK_COORDINATOR not in self.service.supervisor.actors:
+            return False
+        return not _unfinished(part, self.service.checkpoint())
+
+    def _first_filled(self) -> bool:
+        """Whether the snapshots have ended that a new journal begins with, once they have begun."""
+        if self.service is None:
+            return False
+        checkpoint = self.service.checkpoint()
+        keyed = (table for table, schema in checkpoint.schemas.items() if schema.key)
+        due = not checkpoint.stopped.keys() >= set(keyed)
+        return bool(checkpoint.snapshots or not due) and all(map(self._filled, self.parts))
 
     async def _rest(self, part: Part) -> None:
         await asyncio.to_thread(self._run, part, [Sql("COMMIT"), Sql("UNLOCK TABLES")])
         await asyncio.to_thread(self._end_branches, part)
         done = await asyncio.to_thread(executed, self.server)
-        if not (
-            await self._all_passes(done)
-            and await self._until(lambda: self._filled(part), REST_S, self._sealed)
-        ):
+        if not (await self._all_passes(done) and await self._until_by_branches(lambda: self._filled(part))):
             if not self._over():
                 checkpoint = await asyncio.to_thread(self._checkpoint)
                 still = self._to_come(part, done, checkpoint)
@@ -1052,6 +1049,21 @@ class Player:
                     found = unequal_view(self.server, table, rows, checkpoint.schemas[table].key_names)
                 for text in found:
                     self._find(part, "catalog", text[:600])
+
+
+def _has_read(checkpoint: Checkpoint, done: GtidSet) -> bool:
+    """Whether the service needs nothing more of these, with what its position lacks for XA transactions."""
+    return done <= checkpoint.position | left_out(checkpoint.prepared)
+
+
+def _unfinished(part: Part, checkpoint: Checkpoint) -> list[str]:
+    """What snapshots have still to read of a history's tables."""
+    return [
+        f"{table} of snapshot {snapshot.id}: {state}"
+        for snapshot in checkpoint.snapshots
+        for table, state in snapshot.tables.items()
+        if table.database == part.database and isinstance(state, SnapshotWaiting | Chunking)
+    ]
 
 
 def _may_stop(history: History, why: str) -> bool:
