@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableSchema
-from pipeline.types.charsets import ambiguous_characters
 from pipeline.types.column_types import Enum, Set, Text
+from pipeline.types.text.charsets import ambiguous_characters
 
 _NO_VALUE = (
     "{column} of its primary key has a zero or partial date, or a day past its month's end; that has no value in the"

@@ -19,7 +19,7 @@ from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.snapshot.key_literals import time_microseconds, time_text
 from pipeline.source.parameters import label_numbers
 from pipeline.types import column_types as t
-from pipeline.types.charsets import code_points
+from pipeline.types.text.charsets import code_points
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RANKS: Final = {letter: rank for rank, letter in enumerate(_ALPHABET)} | {"": 0}

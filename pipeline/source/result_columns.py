@@ -13,8 +13,8 @@ from typing import Final, assert_never
 
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types import column_types as t
-from pipeline.types.collations import CHARSETS
 from pipeline.types.field_types import BLOBS, INTEGERS, FieldType
+from pipeline.types.text.collations import CHARSETS
 
 _BINARY_CHARSET: Final = 63
 _NOT_NULL: Final = 1

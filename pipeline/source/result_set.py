@@ -31,8 +31,8 @@ from pipeline.types import arrow_arrays, value_kernels
 from pipeline.types import column_types as t
 from pipeline.types.arrow_arrays import fixed_width_array
 from pipeline.types.buffers import NULL, SLACK, Bytes, Cells, CellTable, Flags, Longs
-from pipeline.types.charsets import to_strings, to_text
-from pipeline.types.collations import BINARY
+from pipeline.types.text.charsets import to_strings, to_text
+from pipeline.types.text.collations import BINARY
 
 # Cells are 32-bit places in the buffer, and Arrow's strings have 32-bit offsets.
 LARGEST_ROW: Final = 2**31 - 1

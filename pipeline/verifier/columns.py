@@ -30,8 +30,8 @@ from pipeline.messages.row_images import TableChanges, TableImages, TableUnreada
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types as t
-from pipeline.types.charsets import to_strings
 from pipeline.types.enum_labels import enum_texts, set_texts
+from pipeline.types.text.charsets import to_strings
 from pipeline.verifier.table_state import (
     Capturable,
     SchemaFetched,

@@ -49,7 +49,7 @@ TESTED_BY = {
     "pipeline/lake/tables/properties.py": "pipeline/lake/tables/test_statements.py",
     "pipeline/source/finding.py": "pipeline/source/test_prerequisites.py",
     "pipeline/source/result_columns.py": "pipeline/source/test_result_set.py",
-    "pipeline/types/collations.py": "integration/types/test_charset_tables.py",
+    "pipeline/types/text/collations.py": "integration/types/test_charset_tables.py",
     "pipeline/types/field_types.py": "pipeline/schema/test_table_map.py",
     "pipeline/types/value_kernels.py": _ROWS,
     "actors/http/changes/client.py": "actors/http/changes/test_arrow_stream.py",

@@ -3,9 +3,9 @@
 from typing import get_args
 
 from docs.type_table import BEGIN, DOCUMENT, END, kinds, written
-from pipeline.types.charsets import KNOWN_CHARSETS
-from pipeline.types.collations import BINARY, CHARSETS
 from pipeline.types.column_types import ColumnType
+from pipeline.types.text.charsets import KNOWN_CHARSETS
+from pipeline.types.text.collations import BINARY, CHARSETS
 
 
 def test_the_document_shows_the_present_table() -> None:

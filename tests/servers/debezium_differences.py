@@ -12,7 +12,7 @@ from typing import Any, Final
 import fastavro
 import numpy as np
 
-from pipeline.types.charset_tables import code_tables
+from pipeline.types.text.charset_tables import code_tables
 from tests.servers.debezium_messages import PREFIX, Message
 from tests.servers.debezium_modes import Modes
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from hypothesis import strategies as st
 
-from pipeline.types.charset_tables import TABLED, code_tables
+from pipeline.types.text.charset_tables import TABLED, code_tables
 from tests.servers import random_json
 from tests.servers.number_kinds import between
 from tests.servers.value_kinds import UNPRINTED, Kind, hexed, printed_bytes, printed_set, quoted

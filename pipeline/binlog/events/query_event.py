@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.errors import Definite, UndecodableError
-from pipeline.types.charsets import to_text
-from pipeline.types.collations import charset
 from pipeline.types.cursor import Cursor, utf8
+from pipeline.types.text.charsets import to_text
+from pipeline.types.text.collations import charset
 
 # Thread id, seconds it took, length of the database's name, error code, length of the status variables.
 _POST_HEADER: Final = struct.Struct("<IIBHH")

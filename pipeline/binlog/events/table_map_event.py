@@ -18,8 +18,6 @@ from pipeline.errors import Definite, UndecodableError
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import column_types as t
-from pipeline.types.charsets import to_text
-from pipeline.types.collations import BINARY, charset
 from pipeline.types.cursor import Cursor, utf8
 from pipeline.types.enum_labels import NO_TEXT
 from pipeline.types.field_types import (
@@ -32,6 +30,8 @@ from pipeline.types.field_types import (
     real_type,
     string_type,
 )
+from pipeline.types.text.charsets import to_text
+from pipeline.types.text.collations import BINARY, charset
 
 _POST_HEADER_BYTES: Final = 8  # table id (6 bytes) and flags (2 bytes)
 

@@ -24,7 +24,6 @@ from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
 from pipeline.types import column_types as t
 from pipeline.types.arrow_arrays import fixed_width_array
-from pipeline.types.charsets import to_strings
 from pipeline.types.field_types import (
     BLOBS,
     INTEGERS,
@@ -36,6 +35,7 @@ from pipeline.types.field_types import (
     stored_width,
     string_type,
 )
+from pipeline.types.text.charsets import to_strings
 
 
 def rows_type(column: t.LogType) -> pa.DataType:

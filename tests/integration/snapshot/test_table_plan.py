@@ -10,7 +10,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Request
 from pipeline.source.parameters import EXACT_CHARSETS
-from pipeline.types.charsets import code_points
+from pipeline.types.text.charsets import code_points
 from tests.servers.selector import bench, divided
 
 ROWS = 30_000

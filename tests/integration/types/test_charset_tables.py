@@ -18,8 +18,8 @@ from pipeline.messages.changes import TableStopped
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.types.charsets import KNOWN_CHARSETS, TextError, to_strings, to_text
-from pipeline.types.collations import BINARY, CHARSETS
+from pipeline.types.text.charsets import KNOWN_CHARSETS, TextError, to_strings, to_text
+from pipeline.types.text.collations import BINARY, CHARSETS
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole
 

@@ -8,7 +8,7 @@ from pipeline.schema.row_keys import KeyPart
 from pipeline.snapshot.key_midpoints import key_between
 from pipeline.source.parameters import EXACT_CHARSETS
 from pipeline.types import column_types as t
-from pipeline.types.charsets import code_points
+from pipeline.types.text.charsets import code_points
 
 INT = t.Integer(8, unsigned=True)
 

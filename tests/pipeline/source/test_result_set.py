@@ -26,8 +26,8 @@ from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import ResultRows, RowPackets, decode_rows, row_key
 from pipeline.types import column_types as t
 from pipeline.types.buffers import SLACK
-from pipeline.types.charsets import TextError
 from pipeline.types.field_types import INTEGERS, FieldType
+from pipeline.types.text.charsets import TextError
 from tests.fuzz.guarded import Guarded
 
 LARGEST = 0xFFFFFF

@@ -13,9 +13,9 @@ from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_map import FullMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types as t
-from pipeline.types.charsets import TextError
 from pipeline.types.enum_labels import NoLabel
 from pipeline.types.field_types import Storage
+from pipeline.types.text.charsets import TextError
 from pipeline.verifier.columns import (
     TooLong,
     complete_columns,

@@ -16,7 +16,7 @@ from pipeline.binlog.rows.json.text_kernels import PIECE
 from pipeline.binlog.rows.stored_values import LONGEST_DATA, StoredColumn
 from pipeline.types import arrow_arrays
 from pipeline.types.buffers import ABSENT
-from pipeline.types.charsets import to_strings
+from pipeline.types.text.charsets import to_strings
 
 _Number = TypeVar("_Number", bound=np.generic)
 

@@ -35,8 +35,8 @@ from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import column_types as t
-from pipeline.types.collations import charset
 from pipeline.types.cursor import Cursor
+from pipeline.types.text.collations import charset
 from tests.pipeline.binlog.golden import STORIES, story
 
 

@@ -28,8 +28,8 @@ from pipeline.types import column_types as t
 from pipeline.types import packed_decimal as stored_decimals
 from pipeline.types import value_kernels
 from pipeline.types.buffers import SLACK
-from pipeline.types.charsets import TextError
 from pipeline.types.field_types import FieldType, Storage, stored_width
+from pipeline.types.text.charsets import TextError
 from tests.pipeline.binlog.rows_events import Body, images, located
 
 WIDE = Context(prec=65)

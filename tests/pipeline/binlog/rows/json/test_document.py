@@ -17,7 +17,7 @@ from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types import packed_decimal
 from pipeline.types.buffers import NULL, SLACK
-from pipeline.types.charsets import TextError
+from pipeline.types.text.charsets import TextError
 from tests.pipeline.binlog import json_reference
 
 

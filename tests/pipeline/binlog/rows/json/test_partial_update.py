@@ -15,7 +15,7 @@ from pipeline.binlog.rows.json.partial_update import apply_diffs
 from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types.buffers import ABSENT, NULL, SLACK
-from pipeline.types.charsets import TextError
+from pipeline.types.text.charsets import TextError
 from tests.pipeline.binlog.rows.json.test_document import VALUES, document
 
 REPLACE, INSERT, REMOVE = 0, 1, 2

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.errors import Definite
-from pipeline.types import charset_kernels as kernels
-from pipeline.types.charset_tables import TABLED, code_tables
+from pipeline.types.text import charset_kernels as kernels
+from pipeline.types.text.charset_tables import TABLED, code_tables
 
 
 class TextError(Definite):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.charsets import KNOWN_CHARSETS, TextError, ambiguous_characters, to_strings, to_text
+from pipeline.types.text.charsets import KNOWN_CHARSETS, TextError, ambiguous_characters, to_strings, to_text
 
 VALUES = [
     ("utf8mb4", "naïve 😀".encode(), "naïve 😀"),

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types import charset_kernels as kernels
-from pipeline.types.charset_tables import FOUR_BYTES, LEAD, TABLED, code_tables
+from pipeline.types.text import charset_kernels as kernels
+from pipeline.types.text.charset_tables import FOUR_BYTES, LEAD, TABLED, code_tables
 
 # Bytes that begin codes of two, three and four bytes, or continue them.
 pieces = st.binary(max_size=3) | st.sampled_from(

@@ -14,8 +14,8 @@ import numpy as np
 from numba import boolean, int32, int64, uint8
 
 from pipeline.types.buffers import Bytes, Ends, Int, Longs
-from pipeline.types.charset_tables import FOUR_BYTES, LEAD, NO_CODE, CodePoints
 from pipeline.types.jit import READ_BYTES, compiled, inlined
+from pipeline.types.text.charset_tables import FOUR_BYTES, LEAD, NO_CODE, CodePoints
 
 # The most bytes of UTF-8 for one byte of text in any other set: a character of one byte has three at most.
 GROWTH: Final = 3
