@@ -1,31 +1,16 @@
-"""Runs of bytes, compiled: numbers out of them, copies, comparisons, and the CRC32 of zlib.
+"""Runs of bytes, compiled: numbers out of them, copies and comparisons.
 
 All indices here are unsigned. Compiled code counts a negative index from the end, as Python does, and so has to check
 each signed one. Of loops over unsigned indices LLVM makes loads and stores of as many bytes as the processor has (some
 20 GB/s instead of less than 1).
 
 A *word* is 8 bytes at once, also past a value's end: the caller ensures that SLACK bytes follow it.
-
-The checksum takes 16 bytes a step. It is linear: each of the 16 bytes has a table of its effects on the remainder, and
-a step adds the sixteen effects.
-
-Source: Kounavis and Berry, "A Systematic Approach to Building High Performance Software-Based CRC Generators"
-(slicing-by-n).
 """
 
-from typing import Any, Final
-
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.types.buffers import Bytes, Int
 from pipeline.types.jit import compiled, inlined
-
-_POLYNOMIAL: Final = 0xEDB88320  # 0x04C11DB7, reflected
-_STEP: Final = 16
-
-# Compiled code adds these only to one another: with a signed one it would make a float.
-Unsigned = np.uint64 | Any
 
 
 @compiled("int64(uint8[::1], int64, int64)", inlined=True)
@@ -95,50 +80,3 @@ def put_zigzag(out: Bytes, to: Int, value: Int) -> Int:
         to += 1
     out[to] = left
     return to + 1
-
-
-def _tables() -> NDArray[np.uint32]:
-    """[k, b]: what byte b does to the remainder when k bytes follow it."""
-    tables = np.empty((_STEP, 256), np.uint32)
-    remainder = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        remainder = np.where(remainder & 1, remainder >> 1 ^ _POLYNOMIAL, remainder >> 1).astype(np.uint32)
-    tables[0] = remainder
-    for k in range(1, _STEP):
-        tables[k] = tables[k - 1] >> 8 ^ tables[0][tables[k - 1] & 255]
-    return tables
-
-
-_T: Final = _tables()
-_BYTE: Final = np.uint64(255)
-_ALL: Final = np.uint64(0xFFFFFFFF)
-
-
-@inlined
-def _effect(eight: Unsigned, following: int) -> Unsigned:
-    """What 8 bytes do to the remainder when `following` others follow them."""
-    return np.uint64(
-        _T[following + 7, eight & _BYTE]
-        ^ _T[following + 6, eight >> np.uint64(8) & _BYTE]
-        ^ _T[following + 5, eight >> np.uint64(16) & _BYTE]
-        ^ _T[following + 4, eight >> np.uint64(24) & _BYTE]
-        ^ _T[following + 3, eight >> np.uint64(32) & _BYTE]
-        ^ _T[following + 2, eight >> np.uint64(40) & _BYTE]
-        ^ _T[following + 1, eight >> np.uint64(48) & _BYTE]
-        ^ _T[following, eight >> np.uint64(56)]
-    )
-
-
-@compiled("int64(uint8[::1], int64, int64)")
-def crc32(buffer: Bytes, start: Int, end: Int) -> Int:
-    """The CRC32 of buffer[start:end], which has to lie in the buffer; as zlib.crc32 gives it."""
-    remainder = _ALL
-    at, behind, step = np.uint64(start), np.uint64(end), np.uint64(_STEP)
-    while at + step <= behind:
-        first = word(buffer, at) ^ remainder
-        remainder = _effect(first, 8) ^ _effect(word(buffer, at + np.uint64(8)), 0)
-        at += step
-    while at < behind:
-        remainder = remainder >> np.uint64(8) ^ np.uint64(_T[0, (remainder ^ np.uint64(buffer[at])) & _BYTE])
-        at += np.uint64(1)
-    return np.int64(remainder ^ _ALL)

@@ -17,8 +17,8 @@ READ_FLAGS: Final = types.Array(types.boolean, 1, "C", readonly=True)
 
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "_nrt": False}
 
-# Numba's settings have no types.
-_CHECKS_INDEXES: Final = bool(cast("Any", config).BOUNDSCHECK)
+# Whether each index is checked (NUMBA_BOUNDSCHECK). Numba's settings have no types.
+CHECKS_INDEXES: Final = bool(cast("Any", config).BOUNDSCHECK)
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -64,7 +64,7 @@ def compiled(signature: object, *, inlined: bool = False) -> Callable[[_Function
         loop: Any = njit(cache=True, **_OPTIONS, forceinline=inlined)(function)
         if loop is function:  # Numba is turned off
             return function
-        if _CHECKS_INDEXES or _is_on_disk(loop, signature):
+        if CHECKS_INDEXES or _is_on_disk(loop, signature):
             loop.__class__ = _NotLoaded
             loop.signature = signature
         else:

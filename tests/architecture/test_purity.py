@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "ipaddress",
     "itertools",
     "json",
+    "llvmlite",
     "math",
     "numba",
     "numpy",

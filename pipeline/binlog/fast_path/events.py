@@ -51,7 +51,8 @@ from pipeline.binlog.stream_state import (
     SliceRows,
 )
 from pipeline.types.buffers import SLACK, Bytes, Int
-from pipeline.types.byte_kernels import bytes_equal, copy, crc32, put_unsigned, unsigned
+from pipeline.types.byte_kernels import bytes_equal, copy, put_unsigned, unsigned
+from pipeline.types.crc32 import crc32
 from pipeline.types.jit import compiled, inlined
 
 _HEADER, _SIZE = 19, 9  # bytes of an event's header, and where the event's size is in it

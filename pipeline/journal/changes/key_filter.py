@@ -23,8 +23,8 @@ from pipeline.snapshot import row_filter
 from pipeline.snapshot.key_literals import time_microseconds
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Flags, Longs
-from pipeline.types.byte_kernels import crc32
 from pipeline.types.column_types import Decimal, Time
+from pipeline.types.crc32 import crc32
 from pipeline.types.jit import READ_ENDS, compiled
 
 _MOST_PARTS: Final = 1 << 16
