@@ -122,7 +122,11 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
 def _whole_image(
     buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, sizes: Longs, cells: CellTable, row: Int
 ) -> tuple[Int, Int]:
-    """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault."""
+    """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault.
+
+    A value begins where the one before it ends. So the processor waits for each length that it reads, and reads none
+    where there is none.
+    """
     columns = np.int64(len(widths))
     nulls = at
     at += (columns + 7) >> 3
@@ -133,10 +137,12 @@ def _whole_image(
             cells[column, row] = NULL
             continue
         cells[column, row] = at
-        # A length that isn't complete ends in the slack, and makes the value end after it.
-        size = unsigned(buffer, at, 4) & masks[column]
-        sizes[column] += size
-        at += widths[column] + size
+        if masks[column] != 0:
+            # A length that isn't complete ends in the slack, and makes the value end after it.
+            size = unsigned(buffer, at, 4) & masks[column]
+            sizes[column] += size
+            at += size
+        at += widths[column]
         if at > end:
             return np.int64(-1), np.int64(column)
     return at, np.int64(-1)
@@ -189,9 +195,11 @@ def _partial_image(
             cells[column, row] = NULL
             continue
         cells[column, row] = _DIFFS - at if differs else at
-        size = unsigned(buffer, at, 4) & masks[column]
-        sizes[column] += size
-        at += widths[column] + size
+        if masks[column] != 0:
+            size = unsigned(buffer, at, 4) & masks[column]
+            sizes[column] += size
+            at += size
+        at += widths[column]
         if at > end:
             return np.int64(-1), np.int64(column)
     return at, np.int64(-1)
