@@ -483,10 +483,13 @@ class TransactionAssembler:
     def _prepared_now(self, xid: str) -> None:
         """Lets the rows wait for the second phase. Without any, or with too many, the first one passes.
 
-        It also does if the log has some of the changes as statements only.
+        It also does if the log has some of the changes as statements only. An earlier one of this name passes without
+        its rows: it ended, or a crash took it, and the log doesn't have that. Else it would leave a gap for good.
         """
         held, at = self.slice.hold(), self._reached.at()
         unread, self._open_unread = self._open_unread, {}
+        if isinstance(former := self._prepared.take(xid), Prepared):
+            self._add_passed(former.transaction)
         tables = self._open_tables().union(*(each.tables for each in unread))
         noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(tables)), databases=_databases(unread))
         numbers: list[int] = np.unique(held.events[MAP]).tolist()

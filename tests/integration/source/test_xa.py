@@ -134,6 +134,26 @@ async def test_what_was_prepared_here_and_purged_has_its_tables_read_anew(
     assert begun_anew(settings) == {"t"}
 
 
+async def test_what_is_prepared_by_a_name_that_the_log_never_ended(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        prepare(server, "ours", "INSERT INTO d.t VALUES (2, 0)")
+        server.sql("SET sql_log_bin = 0", "XA ROLLBACK 'ours'")
+        prepare(server, "ours", "INSERT INTO d.t VALUES (2, 1)")
+        server.sql("XA COMMIT 'ours'", "INSERT INTO d.u VALUES (3, 0)")
+        await equal(service, server, settings)
+        await service.stop()
+    server.purge_binlogs()
+    async with running(settings) as service:
+        server.sql("INSERT INTO d.u VALUES (4, 0)")
+        await equal(service, server, settings)
+        await service.stop()
+    assert begun_anew(settings) == set()
+
+
 def _prepared(service: Running) -> list[dict[str, bool]]:
     told: list[dict[str, bool]] = service.status(Name.BINLOG_READER).get("prepared_xa", [])
     return told

@@ -261,6 +261,18 @@ def test_what_waits_for_its_second_phase_is_told_with_its_tables() -> None:
     assert (numbers(slice_), images(slice_)) == (["1", "3"], [(1, 0, ("orders", "INSERT", [5]))])
 
 
+def test_what_is_prepared_by_a_name_that_waits_leaves_no_gap() -> None:
+    """The first one was rolled back with sql_log_bin = 0, or the server crashed before InnoDB had prepared it."""
+    log = stream()
+    waits = last(read(log, [rotate(), *prepared(1, ROW), *transaction(2)]))
+    assert numbers(waits) == ["2"]
+    again = last(read(log, prepared(3, table(2, "items"), row(2, 9))))
+    assert (numbers(again), images(again), again.unread) == (["1"], [], ())
+    assert [each.left_out for each in again.prepared] == [GtidSet.parse(f"{SERVER}:3")]
+    done = last(read(log, committed(4)))
+    assert (numbers(done), images(done)) == (["3", "4"], [(1, 0, ("items", "INSERT", [9]))])
+
+
 @pytest.mark.parametrize("one_phase", [True, False])
 def test_an_xa_identifier_whose_format_has_more_than_32_bits_is_followed(one_phase: bool) -> None:
     """The statements have all of its bits, XA_PREPARE has the lowest 32. What waits is known by all of them."""
