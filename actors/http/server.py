@@ -93,6 +93,9 @@ WAITS_PER_S: Final = 500.0
 # of them counts as several, and no more bytes come each second than these.
 PARAMETER_BYTES_PER_S: Final = WAITS_PER_S * COUNTED_BYTES
 
+# Whoever else asks for too much must not keep Prometheus from what its alerts go by.
+SCRAPES: Final = Allowance(200, 50.0)
+
 # Parts of the journal's files for Spark, which asks for more of them than anybody else asks for anything.
 FILES: Final = Allowance(200, 100.0)
 
@@ -143,6 +146,7 @@ class HttpServer:
         self._buckets = {access: TokenBucket(allowed) for access, allowed in LIMITS.items()}
         files = TokenBucket(FILES)
         self._own_buckets = {
+            "metrics": TokenBucket(SCRAPES),
             "applied": TokenBucket(Allowance(MOST_WAITERS, WAITS_PER_S)),
             "journal_names": files,
             "journal_file": files,
