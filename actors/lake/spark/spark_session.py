@@ -36,7 +36,7 @@ from actors.lake.spark.java import class_archive, java_program
 from actors.lake.threads import thread_priorities
 from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
-from pipeline.config.secret import is_secret_setting
+from pipeline.config.secret import is_secret_setting, without_secrets
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.files.known_versions import KNOWN_PAIRS, check_pair
@@ -337,12 +337,16 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkConf, Any]:
     return _launch_jvm(settings, folder)
 
 
+def _has_secret(name: str, value: str) -> bool:
+    """Returns whether a setting may have a secret. The JVM itself wants some others with URIs."""
+    of_hadoop = name.startswith("spark.hadoop.")
+    return is_secret_setting(name) or (of_hadoop and without_secrets(value) != value)
+
+
 def _launch_jvm(settings: Mapping[str, str], folder: Path) -> tuple[SparkConf, Any]:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     # What the JVM is started with is on its command line, which is everybody's to read. The context gets the rest.
-    shown = SparkConf(loadDefaults=False).setAll(
-        [of for of in settings.items() if not is_secret_setting(of[0])]
-    )
+    shown = SparkConf(loadDefaults=False).setAll([of for of in settings.items() if not _has_secret(*of)])
     # VACUUM prints what it removed, which would be unreadable among the lines of our own log.
     with (folder / "output.log").open("ab") as output:
         try:

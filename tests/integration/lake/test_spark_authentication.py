@@ -23,13 +23,17 @@ def test_no_secret_of_the_configuration_is_on_a_command_line(
 ) -> None:
     """It is everybody's to read, for as long as the process runs. A store's key has no other place than spark.conf."""
     secret, key = "canary-4711", "spark.hadoop.fs.azure.account.key.house.dfs.core.windows.net"
+    url = f"jdbc:mysql://db/metastore?user=hive&password={secret}"
     conf = {**spark_settings.conf, key: secret, "spark.hadoop.house.name": "house-4711"}
+    conf["spark.hadoop.javax.jdo.option.ConnectionURL"] = url
     spark = start_local(replace(spark_settings, conf=conf), tmp_path)
     try:
         started = Path(f"/proc/{spark.pid}/cmdline").read_text().split("\0")
         assert "spark.hadoop.house.name=house-4711" in started
         assert not [word for word in started if secret in word]
         context: Any = spark.session.sparkContext
-        assert context._jsc.hadoopConfiguration().get(key.removeprefix("spark.hadoop.")) == secret
+        hadoop = context._jsc.hadoopConfiguration()
+        assert hadoop.get(key.removeprefix("spark.hadoop.")) == secret
+        assert hadoop.get("javax.jdo.option.ConnectionURL") == url
     finally:
         spark.stop()
