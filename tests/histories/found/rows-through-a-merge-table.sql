@@ -4,6 +4,7 @@
 0> INSERT INTO `t` VALUES (1, 1), (2, 2)
 ~ rest
 0> CREATE TABLE `_all` (`id` INT NOT NULL, `v` INT, PRIMARY KEY (`id`)) ENGINE=MERGE UNION=(`t`) INSERT_METHOD=LAST
+~ rest
 0> INSERT INTO `_all` VALUES (3, 3)
 0> DELETE FROM `_all` WHERE `id` = 1
 ~ rest
