@@ -19,7 +19,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from tests.chaos.broken import SINK, Deed
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service_process import until
+from tests.servers.service_process import delivered, until
 from tests.servers.shop import stocked, writer_by_hand
 
 WITHIN_S = 120.0
@@ -40,6 +40,7 @@ def test_a_sink_that_fails_and_one_that_hangs_are_built_anew_and_nothing_comes_t
     monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
     monkeypatch.setenv("TIDEMARK__SNAPSHOT__CHUNK_ROWS", "100")
     monkeypatch.setenv("TIDEMARK__LAKE__MERGE_ROWS", "50")
+    monkeypatch.setenv("TIDEMARK__LAKE__DRAIN_S", "60")
     monkeypatch.setenv("TIDEMARK__SPARK__DRIVER_MEMORY", "1g")
     server = mysql_factory({**GTIDS, **FULL_METADATA})
     with stocked(server), writer_by_hand(server) as by_hand:
@@ -68,6 +69,8 @@ def test_a_sink_that_fails_and_one_that_hangs_are_built_anew_and_nothing_comes_t
             for times in range(1, len(FAILING) + 1):
                 until(running, restarted(times), WITHIN_S)
                 write()
+            until(running, delivered(server), WITHIN_S)  # its mirrors are complete
+            write()
             # What's captured when it's told to stop is in the lake when it has stopped.
             executed = GtidSet.parse(server.executed())
             until(running, lambda s: s["ready"] and executed <= GtidSet.parse(s["position"]), WITHIN_S)
