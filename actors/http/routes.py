@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from actors.http.access import Access
 from actors.http.json_schemas import SCHEMAS
-from pipeline.journal.applied.query import LONGEST_WAIT_S, WAIT_S
+from pipeline.journal.request_parameters import LONGEST_WAIT_S, WAIT_S
 from pipeline.kafka.databus.stream_query import LARGEST
 
 JSON_TYPE: Final = "application/json"

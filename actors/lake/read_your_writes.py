@@ -21,7 +21,7 @@ from actors.journal.service_connection import TRANSIENT_STATUSES, Trust, ask_ser
 from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through
-from pipeline.journal.applied.query import WAIT_S
+from pipeline.journal.request_parameters import WAIT_S
 from pipeline.lake.live_view import Versions
 from pipeline.schema.table_schema import TableId
 

@@ -16,7 +16,7 @@ from actors.runtime.secret_files import read_secret
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, Transient
-from pipeline.journal.applied.query import LONGEST_WAIT_S
+from pipeline.journal.request_parameters import LONGEST_WAIT_S
 
 # A signal is answered once it's durable; the service itself stops waiting a little earlier.
 SIGNAL_PATIENCE_S = 40.0

@@ -2,10 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pipeline.errors import Definite
 from pipeline.schema.table_names import MalformedTableName, parse_tables
 from pipeline.schema.table_schema import TableId
+
+# How long (s) a request waits for what the journal has where it doesn't say so, and at most.
+WAIT_S: Final = 30.0
+LONGEST_WAIT_S: Final = 600.0
 
 
 class MalformedRequest(Definite):

@@ -63,7 +63,7 @@ def sql(named: tuple[str, ...], lake: str | None, dialect: str, stale: bool, gti
     Print it again when the table's columns change, or its mirror begins again. docs/lake.md says more.
     """
     from actors.service.live_view_text import live_view_text
-    from pipeline.journal.applied.query import WAIT_S
+    from pipeline.journal.request_parameters import WAIT_S
     from pipeline.lake.live_view import Versions
     from pipeline.lake.reading.sql_dialects import Dialect
 

@@ -6,12 +6,14 @@ from typing import Final
 
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.journal.applied.progress import ReadAt, SegmentEnd, Through
-from pipeline.journal.request_parameters import MalformedRequest, check_names, tables_named
+from pipeline.journal.request_parameters import (
+    LONGEST_WAIT_S,
+    WAIT_S,
+    MalformedRequest,
+    check_names,
+    tables_named,
+)
 from pipeline.schema.table_schema import TableId
-
-# How long (s) a request waits where it doesn't say so, and at most.
-WAIT_S: Final = 30.0
-LONGEST_WAIT_S: Final = 600.0
 
 # A request with more bytes of parameters counts as several: one for each so many.
 COUNTED_BYTES: Final = 400
