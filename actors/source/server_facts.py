@@ -24,8 +24,6 @@ TABLES_ASKED_AT_ONCE: Final = 50
 _WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
 _WAIT_AS_BEFORE: Final = "SET SESSION lock_wait_timeout = @tidemark_waits"
 
-_PARTIAL_REVOKES: Final = "partial_revokes"
-
 _Denied = dict[Privilege | TableId, str]
 
 
@@ -48,7 +46,11 @@ async def collect_facts(
     if locks and (refusal := await _refused_lock(source)):
         denied[Privilege.RELOAD] = refusal
     [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
-    tried = await _unsure_tables(source, user, tables)
+    partial = variables.get("partial_revokes") == "ON"
+    granted = information_schema.selectable_databases(
+        await source.ask(information_schema.selectable(user)), partial=partial
+    )
+    tried = [] if granted is None else [table for table in tables if table.database not in granted]
     await source.ask(Statement(_WAIT_BRIEFLY))
     for begin in range(0, len(tried), TABLES_ASKED_AT_ONCE):
         denied |= await _refused_tables(source, tried[begin : begin + TABLES_ASKED_AT_ONCE])
@@ -88,14 +90,6 @@ async def _try(source: Source, right: Privilege, sql: str, denied: _Denied) -> l
     except Definite as refusal:
         denied[right] = str(refusal)
         return []
-
-
-async def _unsure_tables(source: Source, user: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Returns the tables that the account may not be allowed to read."""
-    partial = (await source.variables((_PARTIAL_REVOKES,))).get(_PARTIAL_REVOKES) == "ON"
-    granted = await source.ask(information_schema.selectable(user))
-    sure = information_schema.selectable_databases(granted, partial=partial)
-    return [] if sure is None else [table for table in tables if table.database not in sure]
 
 
 async def _refused_tables(source: Source, tables: Sequence[TableId]) -> _Denied:

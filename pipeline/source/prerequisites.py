@@ -34,6 +34,7 @@ VARIABLES = (
     "log_bin",
     "log_replica_updates",
     "log_slave_updates",
+    "partial_revokes",
     "replica_parallel_workers",
     "replica_preserve_commit_order",
     "server_id",

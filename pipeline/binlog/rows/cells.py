@@ -115,6 +115,21 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
     return LOCATED, at
 
 
+@compiled("int64(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1])", inlined=True)
+def _value_end(buffer: Bytes, at: Int, column: Int, widths: Longs, masks: Longs, sizes: Longs) -> Int:
+    """Where a column's value ends that begins here; `sizes` gets its length.
+
+    The next value begins there. So the processor waits for each length that is read, and none is read where there is
+    none. One that isn't complete ends in the slack, and makes the value end after it.
+    """
+    if masks[column] != 0:
+        size = unsigned(buffer, at, 4) & masks[column]
+        sizes[column] += size
+        at += size
+    end: Int = at + widths[column]
+    return end
+
+
 @compiled(
     "UniTuple(int64, 2)(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)",
     inlined=True,
@@ -122,11 +137,7 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
 def _whole_image(
     buffer: Bytes, at: Int, end: Int, widths: Longs, masks: Longs, sizes: Longs, cells: CellTable, row: Int
 ) -> tuple[Int, Int]:
-    """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault.
-
-    A value begins where the one before it ends. So the processor waits for each length that it reads, and reads none
-    where there is none.
-    """
+    """Find the cells of an image that has all columns. Returns where it ends, or -1 and the column at fault."""
     columns = np.int64(len(widths))
     nulls = at
     at += (columns + 7) >> 3
@@ -137,12 +148,7 @@ def _whole_image(
             cells[column, row] = NULL
             continue
         cells[column, row] = at
-        if masks[column] != 0:
-            # A length that isn't complete ends in the slack, and makes the value end after it.
-            size = unsigned(buffer, at, 4) & masks[column]
-            sizes[column] += size
-            at += size
-        at += widths[column]
+        at = _value_end(buffer, at, column, widths, masks, sizes)
         if at > end:
             return np.int64(-1), np.int64(column)
     return at, np.int64(-1)
@@ -195,11 +201,7 @@ def _partial_image(
             cells[column, row] = NULL
             continue
         cells[column, row] = _DIFFS - at if differs else at
-        if masks[column] != 0:
-            size = unsigned(buffer, at, 4) & masks[column]
-            sizes[column] += size
-            at += size
-        at += widths[column]
+        at = _value_end(buffer, at, column, widths, masks, sizes)
         if at > end:
             return np.int64(-1), np.int64(column)
     return at, np.int64(-1)
