@@ -476,7 +476,11 @@ class SparkSink(Actor[ToSparkSink]):
         except Definite:
             raise  # there can't be a lake at its path
         except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it
-            raise Transient(f"the lake can't be written: {safe_message(down)}") from error
+            # The lake's folder may only be missing because it can't be made: then the first error says why.
+            raise Transient(
+                f"the lake can't be written: {safe_message(down)}; first a table failed: {safe_message(error)}; see to "
+                "the disk or store of lake.path, and to this user's rights there"
+            ) from error
 
     async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> TableFailed:
         """Returns that the table alone has failed. Raises as `_raise_for_all` does."""

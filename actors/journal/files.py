@@ -132,7 +132,12 @@ class LocalFiles:
         """Make the directories, durably."""
         above = self.directory.parents
         new = [folder for folder in above if not folder.exists()]
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise Definite(
+                f"journal.path: {error.filename} is no folder; give another path, or move that file away"
+            ) from error
         for parent in above[: len(new) + 1]:  # each has the name of the one below it
             sync(parent)
         for folder in folders:

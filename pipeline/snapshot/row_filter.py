@@ -179,7 +179,7 @@ def _column(schema: TableSchema, name: str) -> Column:
     columns = {column.name: column for column in schema.columns}
     found = find_column(name, columns)
     if found is None:
-        raise InvalidRowFilter(f"{schema.table} has no column {name!r}; it has {', '.join(columns)}")
+        raise InvalidRowFilter(f"there is no column {name!r}; the table has {', '.join(columns)}")
     return columns[found]
 
 

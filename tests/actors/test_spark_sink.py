@@ -249,6 +249,26 @@ async def test_a_table_is_reported_as_soon_as_it_is_there_however_slow_another_o
     assert reached[-1].whole.segment == 4
 
 
+async def test_a_lake_that_cannot_be_written_says_with_what_the_first_table_failed(sink: SparkSink) -> None:
+    class Absent:
+        def deliver(self, *_: object) -> LakeTableState:
+            raise OSError("Read-only file system")
+
+        def probe(self) -> None:
+            raise FileNotFoundError("no such folder")
+
+    lake: Any = Absent()
+    spark: Any = SimpleNamespace(kill=lambda: None)
+    sealed = entry(4, V1)
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), sealed)
+    sink._up, sink._state = SparkUp(spark, lake), story.after(SegmentSealed(4)).state
+    await sink._take_in([next_batch_of(sink._state, iter([sealed]))])
+    with pytest.raises(
+        Transient, match=r"no such folder; first a table failed: Read-only file system; see to"
+    ):
+        await sink._take_next()
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

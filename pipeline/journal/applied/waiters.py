@@ -51,6 +51,9 @@ _NO_GTIDS: Final = (
     "the source has no GTIDs, so that transactions have no names to wait for; set gtid_mode = ON on it"
 )
 _SNAPSHOT: Final = "its snapshot is being read, which has what was committed before it"
+_NAME_TABLES: Final = (
+    "name the tables that you mean: in the request with `tables`, on the command line with --tables"
+)
 _UNKNOWN: Final = "nothing is known of the journal yet: capture is starting"
 
 
@@ -355,7 +358,7 @@ def _stop_reasons(query: AppliedQuery, stopped: Mapping[TableId, str]) -> str | 
     if len(stopped) > _MOST_REASONS:
         told.append(f"{len(stopped) - _MOST_REASONS} more were stopped")
     if query.tables is None:
-        told.append("name the tables that you mean with `tables`")
+        told.append(_NAME_TABLES)
     return "; ".join(told)
 
 

@@ -198,3 +198,9 @@ def test_a_bucket_that_is_not_there_is_definite(s3_server: str) -> None:
 def test_what_a_filesystem_refuses_is_said_in_our_terms(number: int, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="/journal"), journal_errors("/journal"):
         raise OSError(number, os.strerror(number))
+
+
+def test_a_file_in_the_place_of_the_journal_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Definite, match=r"journal\.path: .+/file is no folder; give another path"):
+        LocalFiles(tmp_path / "file").make([])

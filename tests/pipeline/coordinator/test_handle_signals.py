@@ -182,7 +182,7 @@ def test_what_holds_for_the_signal_holds_for_each_of_its_tables() -> None:
     [
         (
             narrowed(("shop.orders", "nope = 1")),
-            "of shop.orders, shop.orders has no column 'nope'; it has id, value",
+            "of shop.orders, there is no column 'nope'; the table has id, value",
         ),
         (narrowed(("shop.orders", "id = 'x'")), "of shop.orders, column id is INTEGER"),
         (narrowed(("crm.*", "id = 1")), "none of the signal's tables matches crm.*: shop.items, shop.orders"),

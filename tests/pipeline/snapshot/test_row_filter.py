@@ -44,7 +44,7 @@ def test_text_that_stands_for_a_date_becomes_one() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("nam = 'x'", "db.samples has no column 'nam'; it has id, small, big"),
+        ("nam = 'x'", "there is no column 'nam'; the table has id, small, big"),
         ("id = 1 AND (nam IS NULL OR NOT nam = 'x')", "no column 'nam'"),
         ("id = '1'", "column id is INTEGER: it's compared with a number, not with '1'"),
         ("id IN (1, DATE'2026-01-31')", "column id is INTEGER"),

@@ -89,7 +89,7 @@ def test_all_of_a_table_needs_no_condition() -> None:
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (Request(condition="nothing = 1"), "has no column 'nothing'"),
+        (Request(condition="nothing = 1"), "there is no column 'nothing'"),
         (Request(condition="day = 'tomorrow'"), "compared with a date"),
         (Request(keys=((1, 2),)), "the primary key of d.t has the parts id"),
     ],

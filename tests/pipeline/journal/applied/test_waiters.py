@@ -208,7 +208,7 @@ def test_the_first_of_several_stopped_tables_are_named_with_their_reasons() -> N
     assert named == NeverApplied("shop.b was stopped: for b; shop.d was stopped: for d")
     assert made.ask(2, query("a:1")) == NeverApplied(
         "shop.a was stopped: for a; shop.b was stopped: for b; shop.c was stopped: for c; 2 more were stopped; "
-        "name the tables that you mean with `tables`"
+        "name the tables that you mean: in the request with `tables`, on the command line with --tables"
     )
 
 
