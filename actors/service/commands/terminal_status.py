@@ -23,6 +23,10 @@ _UNCUT: Final = 1_000
 _WIDE: Final = 120
 
 
+# All rows of a verification's table are in the journal, and SparkSink has no result yet.
+_NOT_COMPARED: Final = "to be compared"
+
+
 def open_console() -> Console:
     """Returns where to print: as wide as the terminal, and without an end where there's none."""
     console = Console()
@@ -84,10 +88,16 @@ def _whole(status: dict[str, Any]) -> Table:
         ),
         ("begins again", ", ".join(status["late"]) or None),
         ("mirror is filled", ", ".join(status["rebuilding"]) or None),
+        ("beside batches", _beside(delivery.get("beside"))),
     ):
         if value is not None:
             table.add_row(_text(name), _text(str(value)))
     return table
+
+
+def _beside(work: Mapping[str, str] | None) -> str | None:
+    """Returns what SparkSink does beside the batches, and at which table: one piece of work at a time."""
+    return None if work is None else f"{work['work']} {work['table']}"
 
 
 def _text(text: str) -> Text:
@@ -127,8 +137,15 @@ def _of_snapshots(snapshots: Iterable[dict[str, Any]]) -> Iterator[_Line]:
 
 def _of_verifications(verified: Mapping[str, OfTable]) -> Iterator[_Line]:
     for name, (verification, table) in verified.items():
-        result = table.get("result")
-        yield verification["id"], name, table["state"] if result is None else _last_verdict(result), table
+        yield verification["id"], name, _verification_state(table), table
+
+
+def _verification_state(table: Mapping[str, Any]) -> str:
+    """Returns the last verdict, or how far a table's verification is. An older service gives no results."""
+    if (result := table.get("result")) is not None:
+        return _last_verdict(result)
+    state: str = table["state"]
+    return _NOT_COMPARED if state == "completed" and "result" in table else state
 
 
 def _counts(of: dict[str, Any]) -> tuple[ProgressBar | str, ...]:

@@ -71,6 +71,7 @@ def test_a_status_is_shown() -> None:
             },
             "SparkSink": {
                 "tables": {"shop.bad": {"stopped": "another key"}, "shop.good": {"stopped": None}},
+                "beside": {"work": "merge", "table": "shop.big"},
                 "state": "restarting",
                 "mailbox": {"depth": 1, "capacity": 1},
                 "restarts": 3,
@@ -105,6 +106,7 @@ def test_a_status_is_shown() -> None:
         "shop.half",
         "65 threads run on the source",
         "its quota is reached",
+        "beside batches                merge shop.big",
         "1,500",
         "3/8",
         "1,234",
@@ -206,7 +208,7 @@ def test_a_verification_has_its_last_verdict(capsys: pytest.CaptureFixture[str])
         (
             "v1            shop.t0  different, 1 missing (2026-11-30 00:53:20 UTC)",
             "v1            shop.t1  repaired (2026-11-30 00:53:20 UTC)",
-            "v1            shop.t2  completed",
+            "v1            shop.t2  to be compared",
         ),
         strict=False,
     ):
