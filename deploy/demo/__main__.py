@@ -151,6 +151,9 @@ def _verify(service: Service, folder: Path, size: Size, tables: str, view: View)
 
     Returns the names of the customers that were tampered with.
     """
+    # Spark has only just begun again. A verification would wait for the mirrors in between its own work.
+    with view.stage("waiting until the lake shows what the snapshot has read: tidemark wait"):
+        service.wait_for_lake(SNAPSHOT_WITHIN_S)
     with view.stage("the lake is compared with the source while the writer writes: tidemark verify"):
         _verified(service, view, "--tables", tables)
     customers = TableId(shop.DATABASE, "customers")

@@ -121,6 +121,13 @@ class Service:
             raise RuntimeError(f"the signal was refused: {done.stdout}{done.stderr}")
         return done.stdout.strip()
 
+    def wait_for_lake(self, within_s: float) -> None:
+        """Wait as a reader would until the lake shows all that the source has by now: `tidemark wait CONFIG`."""
+        command = [sys.executable, "-m", "actors", "wait", str(self.config), "--timeout", str(within_s)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the lake doesn't show what the source has: {done.stdout}{done.stderr}")
+
     def verify(self, *arguments: str) -> tuple[int, str]:
         """Compare the lake with the source as an operator would: `tidemark verify CONFIG …`.
 
