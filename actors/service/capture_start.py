@@ -4,7 +4,7 @@ import structlog
 
 from actors.runtime import measuring
 from actors.source.preflight import Preflight, stored_schemas
-from actors.source.unmatched_tables import key_findings, protection_findings, type_findings
+from actors.source.unmatched_tables import idle_patterns, key_findings, protection_findings, type_findings
 from pipeline.config.settings import Settings
 from pipeline.coordinator import resume
 from pipeline.coordinator.snapshots import recapture
@@ -42,6 +42,8 @@ def log_idle_rules(found: Preflight, settings: Settings) -> None:
         log.warning("a rule changes no type", reason=f"{finding.wrong}; {finding.remedy}")
     known = found.known.schemas.keys() | found.known.refused.keys()
     tables = list(filter(settings.tables.match, known))
+    if tables and (idle := idle_patterns(settings.tables.patterns, tables)):
+        log.warning("patterns match no table", patterns=list(idle))
     for finding in protection_findings(settings.protection, tables):
         log.warning("a rule protects nothing", reason=f"{finding.wrong}; {finding.remedy}")
     for finding in key_findings(settings, tables):

@@ -12,7 +12,14 @@ from typing import Final
 
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
-from actors.source.unmatched_tables import key_findings, pattern_hints, protection_findings, type_findings
+from actors.source.unmatched_tables import (
+    idle_pattern_finding,
+    idle_patterns,
+    key_findings,
+    pattern_hints,
+    protection_findings,
+    type_findings,
+)
 from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
 from pipeline.errors import Definite
@@ -105,6 +112,8 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
         found.append(Finding(Severity.ERROR, wrong, "give a number that no server of this replication has"))
     if not any(map(settings.tables.match, tables)):
         found.append(await _nothing_matches(source, settings))
+    elif idle := idle_patterns(settings.tables.patterns, tables):
+        found.append(idle_pattern_finding(idle, await source.tables()))
     found += protection_findings(settings.protection, tables)
     found += key_findings(settings, tables)
     found += type_findings(settings.lake_types, stored_schemas(settings, _schemas(told).values()))

@@ -20,6 +20,27 @@ from pipeline.source.finding import Finding, Severity
 _GLOB: Final = re.compile(r"(?<![.)\]}\\])\*|^\*")
 
 
+# So many patterns are named with what was probably meant.
+_MOST_NAMED: Final = 10
+
+
+def idle_patterns(patterns: Sequence[str], tables: Sequence[TableId]) -> tuple[str, ...]:
+    """Returns the patterns that match none of these tables."""
+    return tuple(each for each in patterns if not any(map(TableFilter((each,)).match, tables)))
+
+
+def idle_pattern_finding(idle: Sequence[str], tables: Sequence[TableId]) -> Finding:
+    """Returns what to say of patterns that match no table, beside others that do. The tables are all that the user may
+    see."""
+    told = "; ".join(pattern_hints(idle[:_MOST_NAMED], tables))
+    more = f"; and {len(idle) - _MOST_NAMED} more patterns match none" if len(idle) > _MOST_NAMED else ""
+    return Finding(
+        Severity.WARNING,
+        f"tables: {told}{more}",
+        "correct it or grant SELECT, unless such a table is still to come",
+    )
+
+
 def pattern_hints(patterns: Sequence[str], tables: Sequence[TableId]) -> Iterator[str]:
     """Yields for each pattern that matches none of these tables what is probably wrong with it, if that can be seen.
 
@@ -28,9 +49,8 @@ def pattern_hints(patterns: Sequence[str], tables: Sequence[TableId]) -> Iterato
     if not tables:
         yield "the user sees no table at all: grant SELECT"
         return
-    for pattern in patterns:
-        if not any(map(TableFilter((pattern,)).match, tables)):
-            yield from _hint(pattern, tables)
+    for pattern in idle_patterns(patterns, tables):
+        yield _hint(pattern, tables)
 
 
 def protection_findings(protection: Protection, tables: Iterable[TableId]) -> Iterator[Finding]:
@@ -68,13 +88,14 @@ def key_findings(settings: Settings, tables: Iterable[TableId]) -> Iterator[Find
         yield Finding(Severity.WARNING, f"{mistake.key}: {mistake.wrong}", mistake.remedy)
 
 
-def _hint(pattern: str, tables: Sequence[TableId]) -> Iterator[str]:
+def _hint(pattern: str, tables: Sequence[TableId]) -> str:
     databases = sorted({table.database for table in tables})
     for meant in _meant(pattern, databases):
         if any(map(TableFilter((meant,)).match, tables)):
-            yield f"{_why(pattern, meant)}: did you mean {meant!r}?"
-            return
-    yield f"{pattern!r} matches no table of the databases {', '.join(databases)}"
+            return f"{_why(pattern, meant)}: did you mean {meant!r}?"
+    if (near := _near_table(pattern, tables)) is not None:
+        return f"{pattern!r} matches no table: did you mean {near!r}?"
+    return f"{pattern!r} matches no table of the databases {', '.join(databases)}"
 
 
 def _why(pattern: str, meant: str) -> str:
@@ -96,3 +117,9 @@ def _meant(pattern: str, databases: Sequence[str]) -> Iterator[str]:
     if dot:
         for database in difflib.get_close_matches(named, databases):
             yield rf"{re.escape(database)}\.{rest}"
+
+
+def _near_table(pattern: str, tables: Sequence[TableId]) -> str | None:
+    """Returns the pattern of the table whose name is nearest to what a pattern says, None if none is near."""
+    said = {rf"{re.escape(table.database)}\.{re.escape(table.name)}": table for table in tables}
+    return next(iter(difflib.get_close_matches(pattern, said, n=1, cutoff=0.8)), None)

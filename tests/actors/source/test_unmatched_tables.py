@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from actors.source.unmatched_tables import key_findings, pattern_hints, protection_findings, type_findings
+from actors.source.unmatched_tables import (
+    idle_pattern_finding,
+    idle_patterns,
+    key_findings,
+    pattern_hints,
+    protection_findings,
+    type_findings,
+)
 from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
 from pipeline.config.column_rules import MessageKey
 from pipeline.config.lake_types import LakeType, LakeTypeRule
@@ -26,6 +33,10 @@ TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila"
         ("wp_*", r"'wp_\*' is a glob, .* did you mean 'wp\\\\.wp_\.\*'\?"),
         ("wp.wp_*", r"'wp.wp_\*' is a glob, .* did you mean 'wp\\\\.wp_\.\*'\?"),
         (r"shop\.orders", r"matches no table of the databases sakila, wp$"),
+        (
+            r"sakila\.costumer",
+            r"'sakila\\\\.costumer' matches no table: did you mean 'sakila\\\\.customer'\?",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_what_was_meant(pattern: str, hint: str) -> None:
@@ -39,6 +50,21 @@ def test_without_a_table_the_right_is_what_is_missing() -> None:
 
 def test_patterns_that_match_need_no_hint() -> None:
     assert list(pattern_hints((r"wp\..*", "sakila.customer"), TABLES)) == []
+
+
+def test_a_pattern_that_matches_nothing_is_found_beside_those_that_match() -> None:
+    """Without a word, the table that a mistyped one means would not be captured."""
+    patterns = (r"wp\..*", r"sakila\.customers", *(rf"crm\.t{number}" for number in range(10)))
+    idle = idle_patterns(patterns, TABLES)
+    assert idle == patterns[1:]
+    finding = idle_pattern_finding(idle, TABLES)
+    assert finding.severity is Severity.WARNING
+    assert finding.wrong.startswith(
+        r"tables: 'sakila\\.customers' matches no table: did you mean 'sakila\\.customer'?; 'crm\\.t0' matches no"
+    )
+    assert finding.wrong.endswith(
+        "'crm\\\\.t8' matches no table of the databases sakila, wp; and 1 more patterns match none"
+    )
 
 
 def test_a_rule_for_types_that_changes_no_column_is_told_by_its_place() -> None:

@@ -116,6 +116,19 @@ def test_a_check_of_tables_that_nothing_matches_fails_with_what_was_meant(
     assert "'orders' has no database before a dot: did you mean" in checked.stdout
 
 
+def test_a_check_warns_of_a_pattern_that_matches_nothing_beside_one_that_does(
+    config: Path, database: str
+) -> None:
+    text = config.read_text()
+    both = text.replace(f'"{database}\\\\..*"', f'"{database}\\\\..*", "{database}\\\\.oders"')
+    assert both != text
+    config.write_text(both)
+    checked = tidemark("check", config)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    (warning,) = [line for line in checked.stdout.splitlines() if line.startswith("warning: tables: ")]
+    assert f"matches no table: did you mean '{database}\\\\.orders'?" in warning
+
+
 def test_a_check_lists_all_that_is_missing_and_a_run_refuses(
     tmp_path: Path, mysql: MysqlServer, parts: Parts, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
