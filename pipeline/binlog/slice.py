@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.registries import FileRegistry, TableMapRegistry, TsidRegistry
 from pipeline.binlog.rows.cells import count_cells
-from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, images_of_events, locate_images
+from pipeline.binlog.rows.row_events import (
+    LocatedImages,
+    OrderedImages,
+    RowsEvents,
+    images_of_tables,
+    locate_images,
+)
 from pipeline.binlog.stream_state import (
     CELLS,
     CODE,
@@ -119,7 +125,7 @@ class Slice:
         """
         tables = self._locate_tables()
         ordinals, too_many = self._ordinals(tables, first_ordinal)
-        read = tuple(table.finish(ordinals, too_many) for table in tables)
+        read = _finished(tables, ordinals, too_many)
         match self.of:
             case WholeTransactions(end, covered, unread, prepared):
                 return TransactionsRead(self._transactions(), read, end, covered, unread, prepared), 0
@@ -196,15 +202,22 @@ class _Table(NamedTuple):
     images: Longs
     found: LocatedImages | TableUnreadable
 
-    def finish(self, ordinals: Longs, too_many: NDArray[np.bool_]) -> TableImages | TableUnreadable:
-        if isinstance(self.found, TableUnreadable):
-            return self.found
-        if too_many[self.indices].any():
-            return TableUnreadable(self.found.table_map.table, _TOO_MANY)
-        try:
-            return images_of_events(self.found, ordinals[self.indices])
-        except Definite as error:
-            return TableUnreadable(self.found.table_map.table, str(error))
+
+def _finished(
+    tables: tuple[_Table, ...], ordinals: Longs, too_many: NDArray[np.bool_]
+) -> tuple[TableImages | TableUnreadable, ...]:
+    """The tables in columns, in their order."""
+    located: list[OrderedImages] = []
+    unreadable: dict[int, TableUnreadable] = {}
+    for place, table in enumerate(tables):
+        if isinstance(table.found, TableUnreadable):
+            unreadable[place] = table.found
+        elif too_many[table.indices].any():
+            unreadable[place] = TableUnreadable(table.found.table_map.table, _TOO_MANY)
+        else:
+            located.append(OrderedImages(table.found, ordinals[table.indices]))
+    read = iter(images_of_tables(located))
+    return tuple(unreadable.get(place) or next(read) for place in range(len(tables)))
 
 
 class Transaction(NamedTuple):

@@ -103,7 +103,8 @@ def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, 
     images = _emptied_image(message)
     schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
     changes = (
-        TableChanges(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
+        TableChanges.unshared(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow))
+        for schema in schemas
     )
     return tuple(ChangePart(each, transactions, state.checkpoint.scn) for each in changes)
 

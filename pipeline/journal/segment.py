@@ -478,7 +478,7 @@ def _without_rows(part: ChangePart | ChunkPart) -> ChangePart | ChunkPart:
 
 
 def _rowless(changes: TableChanges) -> TableChanges:
-    return replace(changes, images=changes.images.select([]), rows=changes.rows.select([]))
+    return replace(changes, images=changes.images.select([]), rows=changes.rows.select([]), bytes=0)
 
 
 def _is_written(part: ChangePart | ChunkPart) -> bool:

@@ -3,8 +3,9 @@
 A slice of many small transactions and one row of 64 MiB are both one message. So the edges of the flow with rows are
 bounded in bytes too (`pipeline.messages.topology`).
 
-The size is the memory in use, which is complete buffers. Arrow knows that at once. The bytes of the rows in them would
-have to be counted, column by column, for each message (40 µs for 11 columns).
+Row images say what they take (`TableImages.bytes`): counting it costs 40 µs for 11 columns, for each message that they
+pass in. A chunk's rows have their buffers for themselves. So their size is that of complete buffers, which Arrow knows
+at once.
 """
 
 from collections.abc import Iterable
@@ -44,4 +45,4 @@ def bytes_held(rows: pa.RecordBatch) -> int:
 
 def _of_tables(tables: Iterable[TableImages | TableUnreadable | TableChanges]) -> int:
     whole = (table for table in tables if not isinstance(table, TableUnreadable))
-    return sum(bytes_held(table.images) + bytes_held(table.rows) for table in whole)
+    return sum(table.bytes for table in whole)

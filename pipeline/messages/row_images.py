@@ -65,12 +65,14 @@ class TableImages:
     type. What the log may leave open is an exception. ENUM is its index (int32) and SET its bits (int64, by two's
     complement), without labels. Raw types (`pipeline.types.column_types.RawType`) are neutral. An integer has its bits
     read as a signed one (int8 to int64). A string has the bytes that are stored (binary), which is BINARY without its
-    padding. `impossible_dates`: how many dates in them are null because no calendar has them.
+    padding. `bytes`: what they take in memory, where several tables may share a buffer. `impossible_dates`: how many
+    dates in them are null because no calendar has them.
     """
 
     map: TableMap
     images: pa.RecordBatch
     rows: pa.RecordBatch
+    bytes: int
     impossible_dates: int = 0
 
 
@@ -84,11 +86,20 @@ class TableUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Row images under a proven schema: `images` (`row_images.IMAGE_FIELDS`) beside `rows` (`schema.arrow`)."""
+    """Row images under a proven schema: `images` (`row_images.IMAGE_FIELDS`) beside `rows` (`schema.arrow`).
+
+    `bytes`: as of TableImages.
+    """
 
     schema: TableSchema
     images: pa.RecordBatch
     rows: pa.RecordBatch
+    bytes: int
+
+    @classmethod
+    def unshared(cls, schema: TableSchema, images: pa.RecordBatch, rows: pa.RecordBatch) -> "TableChanges":
+        """Returns changes whose buffers aren't shared, with the bytes of these."""
+        return cls(schema, images, rows, images.nbytes + rows.nbytes)
 
 
 def images_with(absent: pa.Array, column: int) -> Flags:

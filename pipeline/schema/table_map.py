@@ -40,3 +40,7 @@ class TableMap:
     storage: tuple[Storage, ...]
     nullable: tuple[bool, ...]
     metadata: FullMetadata | MinimalMetadata | NoMetadata
+
+    def __hash__(self) -> int:
+        """Returns that of the table, which has few maps: to hash all columns takes longer than to compare two maps."""
+        return hash(self.table)

@@ -16,7 +16,6 @@ does say has to agree with the schema.
 **Absent columns** stay bits, which the schema beside them explains.
 """
 
-from collections.abc import Iterator
 from typing import Final, assert_never
 
 import pyarrow as pa
@@ -69,10 +68,10 @@ def name_columns(
         return TableStopped(table, why)
     try:
         _require_key(verified.schema, images.images.column("absent"))
-        rows = complete_columns(verified.schema, images.map, images.rows)
+        rows, added = complete_columns(verified.schema, images.map, images.rows)
     except Definite as error:
         return TableStopped(table, str(error))
-    return verified, TableChanges(verified.schema, images.images, rows)
+    return verified, TableChanges(verified.schema, images.images, rows, images.bytes + added)
 
 
 def images_table(images: TableImages | TableUnreadable) -> TableId:
@@ -106,6 +105,8 @@ def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
 
 def _require_key(schema: TableSchema, absent: pa.Array) -> None:
     """Raise KeyAbsent if some image lacks a column of the primary key."""
+    if absent.null_count == len(absent):
+        return
     if lacking := [schema.columns[i].name for i in schema.key if not images_with(absent, i).all()]:
         raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
 
@@ -150,29 +151,37 @@ def _fits(column: t.ColumnType, logged: t.LogType) -> bool:
             return column == logged
 
 
-def complete_columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> pa.RecordBatch:
+def complete_columns(
+    schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch
+) -> tuple[pa.RecordBatch, int]:
     """The rows of a map that fits the schema (`TableImages.rows`), under its names and of its types (`schema.arrow`).
 
-    Raises Definite: a value isn't one of its column's type (a label that isn't there, bytes that aren't text).
+    And how many bytes more they take. Raises Definite: a value isn't one of its column's type (a label that isn't
+    there, bytes that aren't text).
     """
-    return pa.record_batch(list(_columns(schema, table_map, rows)), schema=schema.arrow)
+    read = rows.columns
+    completed = [
+        _completed(schema, column, logged, values)
+        for column, logged, values in zip(schema.columns, table_map.types, read, strict=True)
+    ]
+    added = sum(new.nbytes - old.nbytes for new, old in zip(completed, read, strict=True) if new is not old)
+    return pa.RecordBatch.from_arrays(completed, schema=schema.arrow), added
 
 
-def _columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> Iterator[pa.Array]:
-    for column, logged, values in zip(schema.columns, table_map.types, rows.columns, strict=True):
-        match column.type, logged:
-            case t.Enum(labels), _:
-                yield enum_texts(values, labels)
-            case t.Set(labels), _:
-                yield set_texts(values, labels)
-            case t.Integer(size, unsigned=True), t.RawInteger():
-                yield _as_unsigned(values, size)
-            case t.FixedBinary(width), t.RawChar():
-                yield _pad(values, width, f"{schema.table}.{column.name}")
-            case t.Text(charset), t.RawChar() | t.RawString():
-                yield to_strings(values, charset, f"{schema.table}.{column.name}")
-            case _:
-                yield values
+def _completed(schema: TableSchema, column: Column, logged: t.LogType, values: pa.Array) -> pa.Array:
+    match column.type, logged:
+        case t.Enum(labels), _:
+            return enum_texts(values, labels)
+        case t.Set(labels), _:
+            return set_texts(values, labels)
+        case t.Integer(size, unsigned=True), t.RawInteger():
+            return _as_unsigned(values, size)
+        case t.FixedBinary(width), t.RawChar():
+            return _pad(values, width, f"{schema.table}.{column.name}")
+        case t.Text(charset), t.RawChar() | t.RawString():
+            return to_strings(values, charset, f"{schema.table}.{column.name}")
+        case _:
+            return values
 
 
 _BITS: Final = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}

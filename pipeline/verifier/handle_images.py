@@ -153,4 +153,5 @@ def _in_log_order(changes: Sequence[TableChanges]) -> TableChanges:
     images = pa.concat_batches([each.images for each in changes])
     rows = pa.concat_batches([each.rows for each in changes])
     order = np.lexsort((images.column("ordinal").to_numpy(), images.column("transaction").to_numpy()))
-    return TableChanges(changes[0].schema, images.take(pa.array(order)), rows.take(pa.array(order)))
+    size = sum(each.bytes for each in changes)
+    return TableChanges(changes[0].schema, images.take(pa.array(order)), rows.take(pa.array(order)), size)

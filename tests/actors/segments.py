@@ -49,7 +49,7 @@ def append(number: int, chunk: bool = False) -> Append:
         pa.nulls(ROWS, SOURCE_TYPE),
     ]
     rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=ITEMS.arrow)
-    changes = TableChanges(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
+    changes = TableChanges.unshared(ITEMS, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
     times = np.full(ROWS, COMMIT_TIME)
     transactions = Transactions((SOURCE,), np.zeros(ROWS, np.int32), ids + 1, times, times)
     change_part = ChangePart(changes, transactions, first_scn=ROWS * number + 1)
@@ -79,7 +79,7 @@ def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> Chan
     arrays += [pa.nulls(len(ids), IMAGE_FIELDS.field(name).type) for name in ("absent", "source")]
     others = (pa.nulls(len(ids), field.type) for field in list(schema.arrow)[1:])
     rows = pa.RecordBatch.from_arrays([pa.array(ids), *others], schema=schema.arrow)
-    changes = TableChanges(schema, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
+    changes = TableChanges.unshared(schema, pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS), rows)
     transaction = Transactions.of([(Gtid(SOURCE, ROWS * number + 1), COMMIT_TIME)])
     return ChangePart(changes, transaction, first_scn=ROWS * number + 1)
 

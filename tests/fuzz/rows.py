@@ -15,10 +15,16 @@ import pyarrow as pa
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
-from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, images_of_events, locate_images
+from pipeline.binlog.rows.row_events import (
+    ROW_EVENTS,
+    OrderedImages,
+    RowsEvents,
+    images_of_events,
+    locate_images,
+)
 from pipeline.errors import Definite
 from pipeline.messages.row_images import TableImages
-from pipeline.types.buffers import SLACK
+from pipeline.types.buffers import SLACK, Bytes
 from tests.fuzz import payloads
 from tests.fuzz.corpus import CHECKSUM, HEADER, Corpus
 from tests.fuzz.guarded import Guarded
@@ -34,6 +40,11 @@ class RowsCase:
 
     map: bytes
     events: tuple[tuple[int, bytes], ...]
+
+    @property
+    def bytes(self) -> bytes:
+        """All of its rows events."""
+        return b"".join(body for _, body in self.events)
 
 
 Tables = Sequence[RowsCase]
@@ -110,15 +121,21 @@ def _told(case: RowsCase, slack: bytes) -> tuple[str, str]:
 
 
 def _images(case: RowsCase, slack: bytes) -> TableImages:
+    found = located(case, _memory().holding(case.bytes, slack))
+    return images_of_events(found.located, found.first_ordinals)
+
+
+def located(case: RowsCase, buffer: Bytes, begin: int = 0) -> OrderedImages:
+    """The case's row images in a buffer that has its bytes from there on."""
     bodies = [body for _, body in case.events]
-    ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    ends = begin + np.cumsum([len(body) for body in bodies], dtype=np.int64)
     starts = ends - np.array([len(body) for body in bodies], np.int64)
     codes = np.array([code for code, _ in case.events], np.uint8)
     events = RowsEvents(
         starts, ends, codes, np.zeros(len(bodies), np.int32), np.full((5, len(bodies)), -1), ("",)
     )
-    located = locate_images(table_map(case.map), _memory().holding(b"".join(bodies), slack), events)
-    return images_of_events(located, np.cumsum(located.images) - located.images)
+    found = locate_images(table_map(case.map), buffer, events)
+    return OrderedImages(found, np.cumsum(found.images) - found.images)
 
 
 def shown(images: TableImages) -> str:

@@ -22,6 +22,7 @@ from tests.fuzz.corpus import Corpus
 from tests.fuzz.logs import log_told
 from tests.fuzz.mutation import Case, case
 from tests.fuzz.rows import RowsCase, rows_case, rows_told, tables
+from tests.fuzz.together import TogetherCase, together_case, together_told
 
 CASES_AT_ONCE: Final = 100
 AT_ONCE_S: Final = 300  # for so many cases, on a clock, on however busy a machine
@@ -30,20 +31,26 @@ MEMORY: Final = 768 * 2**20  # bytes beyond what there was when all code had bee
 
 REPLAY: Final = "REPLAY"
 
+AnyCase = Case | RowsCase | TogetherCase
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How a seed becomes a case, and what is done with it; `told` raises what it shouldn't."""
 
-    of_seed: Callable[[int], Case | RowsCase]
-    told: Callable[[Case | RowsCase], object]
+    of_seed: Callable[[int], AnyCase]
+    told: Callable[[AnyCase], object]
 
 
 def plan(name: str, corpus: Corpus) -> Plan:
-    """`logs`: whole logs, as a connection gives them. `rows`: row images alone, in guarded memory."""
+    """`logs`: whole logs, as a connection gives them. `rows`: row images alone, in guarded memory. `together`: those of
+    several tables.
+    """
     if name == "logs":
         return Plan(lambda seed: case(corpus, seed), log_told)  # type: ignore[arg-type]
     of = tables(corpus)
+    if name == "together":
+        return Plan(lambda seed: together_case(of, seed), together_told)  # type: ignore[arg-type]
     return Plan(lambda seed: rows_case(of, seed), rows_told)  # type: ignore[arg-type]
 
 
@@ -106,12 +113,12 @@ def _replayed(todo: Plan, seed: int) -> str:
     return f"seed {seed}: {_ending(todo, this)}\n{_listed(this)}\n"
 
 
-def _fewer(this: Case | RowsCase) -> Iterator[Case | RowsCase]:
+def _fewer(this: AnyCase) -> Iterator[AnyCase]:
     for i in range(len(this.events)):
         yield replace(this, events=this.events[:i] + this.events[i + 1 :])  # type: ignore[arg-type]
 
 
-def _ending(todo: Plan, this: Case | RowsCase) -> str | None:
+def _ending(todo: Plan, this: AnyCase) -> str | None:
     """How a process ends that runs the case, if it isn't well."""
     child = os.fork()
     if child == 0:
@@ -126,8 +133,10 @@ def _ending(todo: Plan, this: Case | RowsCase) -> str | None:
     return None if code == 0 else "an exception" if code > 0 else signal.Signals(-code).name
 
 
-def _listed(this: Case | RowsCase) -> str:
+def _listed(this: AnyCase) -> str:
     """The events in hexadecimal."""
+    if isinstance(this, TogetherCase):
+        return "\n".join(map(_listed, this.events))
     if isinstance(this, RowsCase):
         return "\n".join([f"map {this.map.hex()}", *(f"{code} {body.hex()}" for code, body in this.events)])
     lies = [f"the packet of event {i} lies by {length} and {number}" for i, length, number in this.lies]

@@ -129,14 +129,18 @@ def test_damaged_row_images_are_read_or_refused(taken: Path) -> None:
     both(taken, "rows", SEED, ROWS // QUICK)
 
 
+def test_tables_that_are_decoded_together_are_as_each_alone(taken: Path) -> None:
+    both(taken, "together", SEED, ROWS // QUICK)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(("plan", "count"), [("logs", LOGS), ("rows", ROWS)])
+@pytest.mark.parametrize(("plan", "count"), [("logs", LOGS), ("rows", ROWS), ("together", ROWS)])
 def test_more_damaged_bytes_are_read_or_refused(taken: Path, plan: str, count: int) -> None:
     both(taken, plan, SEED, count)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("plan", ["logs", "rows"])
+@pytest.mark.parametrize("plan", ["logs", "rows", "together"])
 def test_other_seeds_each_time(taken: Path, plan: str) -> None:
     for _ in range(LONG_RUNS):
         both(taken, plan, secrets.randbits(48), LOGS)

@@ -180,7 +180,9 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> row_images
         pa.nulls(len(found), row_images.SOURCE_TYPE),
     ]
     images = pa.RecordBatch.from_arrays(fields, schema=row_images.IMAGE_FIELDS)
-    return row_images.TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))
+    return row_images.TableChanges.unshared(
+        schema, images, rows(schema, [image.key for image, _, _ in found])
+    )
 
 
 def decoded(

@@ -331,6 +331,6 @@ def changed(transactions: Iterable[tuple[int, int, list[Image]]]) -> TableChange
         ],
         IMAGE_FIELDS,
     )
-    return TableChanges(
+    return TableChanges.unshared(
         TABLE, images, pa.RecordBatch.from_pylist([i.given for _, _, i in found], TABLE.arrow)
     )

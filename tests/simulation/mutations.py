@@ -152,7 +152,9 @@ def _touch_by(patch: Patch, *kinds: ImageKind) -> None:
     def keys(keyed: handle_transactions.KeyedChanges, run: Transactions) -> window.SliceKeys:
         changes = keyed.changes
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
-        some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
+        some = TableChanges.unshared(
+            changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen)
+        )
         tokens = keyed.tokens.filter(chosen)
         return original(handle_transactions.KeyedChanges(some, tokens, None), run)
 

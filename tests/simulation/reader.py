@@ -147,13 +147,15 @@ def _tables(
     for i, image in found:
         by_table.setdefault(image.table, []).append((i, image))
     return tuple(
-        TableImages(
-            _map(under.schemas[table], world.full_metadata), _fields(of_table), _rows(of_table, under)
-        )
+        _images(_map(under.schemas[table], world.full_metadata), _fields(of_table), _rows(of_table, under))
         if readable
         else TableUnreadable(table, "a row of it can't be decoded")
         for table, of_table in by_table.items()
     )
+
+
+def _images(table_map: TableMap, fields: pa.RecordBatch, rows: pa.RecordBatch) -> TableImages:
+    return TableImages(table_map, fields, rows, fields.nbytes + rows.nbytes)
 
 
 def _fields(found: Sequence[tuple[int, Image]]) -> pa.RecordBatch:

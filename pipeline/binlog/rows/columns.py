@@ -6,6 +6,7 @@ Source: MySQL 9.7 source, sql/field.cc (how each field is packed).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Final, assert_never
 
@@ -53,9 +54,20 @@ def rows_type(column: t.LogType) -> pa.DataType:
             return t.arrow_type(column)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnKind:
+    """A type and a way to store it, of which there is one object: columns of one kind can be decoded together."""
+
+    type: t.LogType
+    storage: Storage
+
+
 @cache
-def check_storage(column: t.LogType, storage: Storage) -> None:
-    """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
+def column_kind(column: t.LogType, storage: Storage) -> ColumnKind:
+    """Returns the kind.
+
+    Raises UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's.
+    """
     width = stored_width(storage)
     fits = real_type(storage) in _codes(column)
     match column:
@@ -73,6 +85,7 @@ def check_storage(column: t.LogType, storage: Storage) -> None:
             pass
     if not fits:
         raise InvariantBroken(f"a column of type {column} can't be stored as {storage}")
+    return ColumnKind(column, storage)
 
 
 _LONG_DIGITS: Final = 18  # of a DECIMAL that 64 bits hold
@@ -122,8 +135,9 @@ def _codes(column: t.LogType) -> frozenset[FieldType]:
             assert_never(column)
 
 
-def decode_column(column: t.LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
-    """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
+def decode_column(kind: ColumnKind, stored: StoredColumn) -> pa.Array:
+    """The values as an array of `rows_type(kind.type)`."""
+    column, storage = kind.type, kind.storage
     match column:
         case t.Integer(size, unsigned):
             return _integers(size, unsigned, stored)

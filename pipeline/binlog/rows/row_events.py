@@ -1,16 +1,22 @@
-"""Row events into Arrow: the row images of one table map in one slice of the log.
+"""Row events into Arrow: the row images of the table maps in one slice of the log.
 
-Two steps. `locate_images` passes over all of the table's events at once, in compiled code, and finds where each cell is
-(`cells`). It also shows how many images each event has. `images_of_events` makes each column from its cells in one go
-(`columns`). No row becomes a Python object, and no value but a few rare ones. Both release the GIL while they work and
-share nothing, so that slices can be decoded beside each other in threads.
+Two steps. `locate_images` passes over all of a table's events at once, in compiled code, and finds where each cell is
+(`cells`). It also shows how many images each event has. `images_of_tables` makes columns from the cells (`columns`). No
+row becomes a Python object, and no value but a few rare ones. Both release the GIL while they work and share nothing,
+so that slices can be decoded beside each other in threads.
+
+**Tables of few images are decoded together.** With hundreds of tables that change, each has some rows in a slice, and a
+call costs more than they do. So all columns of one kind become one array, and each table's columns are slices of it. A
+table of many images has arrays of its own. If a value isn't one of its column's type, each table is decoded alone, so
+that only its own stops.
 
 Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple, Never
+from typing import Any, Final, NamedTuple, Never
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +24,17 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.rows import cells
-from pipeline.binlog.rows.columns import check_storage, decode_column, rows_type
+from pipeline.binlog.rows.columns import ColumnKind, decode_column
 from pipeline.binlog.rows.image_descriptions import describe_images
 from pipeline.binlog.rows.stored_values import StoredColumn, decode_varying
+from pipeline.binlog.rows.table_layout import layout_of
 from pipeline.binlog.stream_state import TEXT_LENGTH
-from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.row_images import IMAGE_FIELDS, SOURCE_TYPE, ImageKind, TableImages
+from pipeline.errors import Definite, InvariantBroken, UndecodableError
+from pipeline.messages.row_images import IMAGE_FIELDS, SOURCE_TYPE, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.types import arrow_arrays
 from pipeline.types.buffers import ABSENT, Bytes, CellTable, Flags, Longs
-from pipeline.types.field_types import FieldType, Storage, stored_width
+from pipeline.types.field_types import FieldType, Storage
 
 _FIRST_KINDS: Final[dict[int, ImageKind]] = {
     Code.WRITE_ROWS_V1: ImageKind.INSERT,
@@ -52,8 +59,22 @@ _QUERY: Final = SOURCE_TYPE.field("query").type
 
 _SMALLEST_ROOM: Final = 64  # row images
 
+# Tables of so many images at most are decoded together.
+_FEW: Final = 256
+
+# Of an image's description in memory, without the columns that it lacks and the statement's text.
+_DESCRIPTION_BYTES: Final = (
+    sum(
+        field.type.bit_width // 8
+        for field in (*IMAGE_FIELDS, *SOURCE_TYPE)
+        if pa.types.is_integer(field.type)
+    )
+    + 2 * 4
+)  # the numbers of the file and of the statement
+
 _TEXT: Final = Storage(FieldType.BLOB, TEXT_LENGTH)
 _WEIGHTS: Final = 256 ** np.arange(TEXT_LENGTH)
+_NOTHING: Final = pa.nulls(0)
 
 
 class RowsEvents(NamedTuple):
@@ -90,25 +111,21 @@ def locate_images(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Loc
     Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
     bytes aren't whole row images of such columns.
     """
-    for column, storage in zip(table_map.types, table_map.storage, strict=True):
-        check_storage(column, storage)
+    layout = layout_of(table_map)
     if len(buffer) > cells.LARGEST_BUFFER:
         raise InvariantBroken(
             f"{table_map.table}: a slice has {len(buffer)} bytes, more than a cell can point to"
         )
-    stored = np.array([stored_width(storage) for storage in table_map.storage], np.int64)
-    widths = np.abs(stored)  # of the value, or of the length before it
-    masks = np.where(stored < 0, (np.int64(1) << (8 * widths * (stored < 0))) - 1, 0)
-    json = np.array([storage.code == FieldType.JSON for storage in table_map.storage], np.bool_)
-    smallest = int(widths.sum()) + (len(stored) + 7) // 8  # bytes of an image without NULLs and texts
-    room = max(_SMALLEST_ROOM, int((events.end - events.start).sum()) // smallest)
+    columns = len(layout.kinds)
+    room = max(_SMALLEST_ROOM, int((events.end - events.start).sum()) // layout.smallest)
     images = np.zeros(len(events.start), np.int64)
     while True:
-        found = np.empty((len(stored), room), np.int32)
-        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.LOCATE_STATE, np.int64)
+        found = np.empty((columns, room), np.int32)
+        sizes, state = np.zeros(columns, np.int64), np.zeros(cells.LOCATE_STATE, np.int64)
         status = cells.locate_cells(
-            buffer, events.start, events.end, events.code, widths, masks, sizes, json, found, images, state
-        )
+            buffer, events.start, events.end, events.code, layout.widths, layout.masks, sizes, layout.json,
+            found, images, state,
+        )  # fmt: skip
         if status != cells.IMAGES_FULL:
             break
         room *= 2
@@ -125,64 +142,189 @@ def locate_images(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Loc
     )
 
 
+class OrderedImages(NamedTuple):
+    """A table's row images; `first_ordinals` has, of each event, the ordinal of its first image."""
+
+    located: LocatedImages
+    first_ordinals: Longs
+
+
+def images_of_tables(tables: Sequence[OrderedImages]) -> list[TableImages | TableUnreadable]:
+    """The row images of each table in columns, in the given order. All are located in one buffer.
+
+    A table with a value that isn't one of its column's type is unreadable.
+    """
+    few = [each for each in tables if each.located.cells.shape[1] <= _FEW]
+    try:
+        together = dict(zip(map(id, few), _decoded(few), strict=True)) if len(few) > 1 else {}
+    except Definite:
+        together = {}
+    return [together.get(id(each)) or _decoded_alone(each) for each in tables]
+
+
 def images_of_events(located: LocatedImages, first_ordinals: Longs) -> TableImages:
-    """The row images in columns; `first_ordinals` has, of each event, the ordinal of its first image.
+    """The row images of one table in columns.
 
     Raises UndecodableError or TextError, which name table and column, if a value isn't one of its column's type.
     """
-    columns: list[pa.Array] = []
-    fields: list[pa.Field] = []
-    impossible_dates = 0
-    table_map = located.table_map
-    for i, (column, storage) in enumerate(zip(table_map.types, table_map.storage, strict=True)):
-        stored = StoredColumn(
-            located.buffer, located.cells[i], _column_name(table_map, i), int(located.sizes[i])
+    return _decoded([OrderedImages(located, first_ordinals)])[0]
+
+
+def _decoded_alone(images: OrderedImages) -> TableImages | TableUnreadable:
+    try:
+        return images_of_events(*images)
+    except Definite as error:
+        return TableUnreadable(images.located.table_map.table, str(error))
+
+
+def _decoded(tables: Sequence[OrderedImages]) -> list[TableImages]:
+    counts = np.array([each.located.cells.shape[1] for each in tables])
+    described, sizes = _images(tables)
+    sizes += counts * _DESCRIPTION_BYTES
+    impossible_dates = np.zeros(len(tables), np.int64)
+    columns: list[list[pa.Array]] = [[_NOTHING] * len(each.located.cells) for each in tables]
+    for kind, members in _columns_by_kind(tables):
+        whose = np.array([member.table for member in members])
+        begins = _begins(counts[whose])
+        stored = _stored_column(tables, members)
+        values = decode_column(kind, stored)
+        np.add.at(sizes, whose, _bytes_of_values(values, begins))
+        np.add.at(impossible_dates, whose, _made_null(values, stored, begins))
+        for (table, column), first, last in zip(
+            members, begins[:-1].tolist(), begins[1:].tolist(), strict=True
+        ):
+            columns[table][column] = values if len(members) == 1 else values.slice(first, last - first)
+    return [
+        TableImages(
+            each.located.table_map,
+            described.slice(first, count),
+            pa.RecordBatch.from_arrays(own, schema=layout_of(each.located.table_map).schema),
+            size,
+            dates,
         )
-        values = decode_column(column, storage, stored)
-        impossible_dates += values.null_count - stored.nulls
-        columns.append(values)
-        fields.append(pa.field(str(i), rows_type(column)))
-    rows = pa.record_batch(columns, schema=pa.schema(fields))
-    return TableImages(table_map, _images(located, first_ordinals), rows, impossible_dates)
+        for each, own, first, count, size, dates in zip(
+            tables, columns, _begins(counts)[:-1].tolist(), counts.tolist(), sizes.tolist(),
+            impossible_dates.tolist(), strict=True,
+        )
+    ]  # fmt: skip
 
 
-def _images(located: LocatedImages, first_ordinals: Longs) -> pa.RecordBatch:
-    """IMAGE_FIELDS of each row image."""
-    events, size = located.events, located.cells.shape[1]
+def _begins(counts: Longs) -> Longs:
+    """Where each of so many values begin, one after the other, and the end."""
+    begins = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=begins[1:])
+    return begins
+
+
+class _Member(NamedTuple):
+    """A column of one of the tables, both by their places."""
+
+    table: int
+    column: int
+
+
+def _columns_by_kind(tables: Sequence[OrderedImages]) -> list[tuple[ColumnKind, list[_Member]]]:
+    """The columns that become one array each. Those of a single table stay alone: it may have many images."""
+    of_tables = [layout_of(each.located.table_map).kinds for each in tables]
+    if len(tables) == 1:
+        return [(kind, [_Member(0, column)]) for column, kind in enumerate(of_tables[0])]
+    groups: dict[ColumnKind, list[_Member]] = {}
+    for table, kinds in enumerate(of_tables):
+        for column, kind in enumerate(kinds):
+            groups.setdefault(kind, []).append(_Member(table, column))
+    return list(groups.items())
+
+
+def _stored_column(tables: Sequence[OrderedImages], members: Sequence[_Member]) -> StoredColumn:
+    """The values of all these columns. Its name is that of the first one."""
+    first = tables[members[0].table].located
+    name = _column_name(first.table_map, members[0].column)
+    if len(members) == 1:
+        column = members[0].column
+        return StoredColumn(first.buffer, first.cells[column], name, int(first.sizes[column]))
+    cells_ = np.concatenate([tables[table].located.cells[column] for table, column in members])
+    size = sum(int(tables[table].located.sizes[column]) for table, column in members)
+    return StoredColumn(first.buffer, cells_, name, size)
+
+
+def _made_null(values: pa.Array, stored: StoredColumn, begins: Longs) -> Longs:
+    """How many values between each two of these places are null though the log has them."""
+    if values.null_count == stored.nulls:
+        return np.zeros(len(begins) - 1, np.int64)
+    before = _begins(values.is_null().to_numpy(zero_copy_only=False) & stored.exists)[begins]
+    return before[1:] - before[:-1]
+
+
+def _bytes_of_values(values: pa.Array, begins: Longs) -> Longs:
+    """The bytes in memory of the values between each two of these places."""
+    counts = begins[1:] - begins[:-1]
+    sizes: Longs
+    if pa.types.is_primitive(values.type) or pa.types.is_decimal(values.type):
+        sizes = counts * values.type.bit_width // 8
+        return sizes
+    places = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][begins].astype(np.int64)
+    item = values.type.value_type.bit_width // 8 if pa.types.is_list(values.type) else 1
+    sizes = (places[1:] - places[:-1]) * item + counts * 4
+    return sizes
+
+
+def _images(tables: Sequence[OrderedImages]) -> tuple[pa.RecordBatch, Longs]:
+    """IMAGE_FIELDS of each row image of the tables, one table after the other.
+
+    And the bytes of each table's part that aren't the same for each image.
+    """
+    located = [each.located for each in tables]
+    code, transaction, counts = (
+        _joined([each.events.code for each in located]),
+        _joined([each.events.transaction for each in located]),
+        _joined([each.images for each in located]),
+    )
+    origin = _joined([each.events.origin for each in located], axis=1)
+    first_ordinals = _joined([each.first_ordinals for each in tables])
+    size = sum(each.cells.shape[1] for each in located)
     kinds, exists = np.empty(size, np.int8), np.empty(size, np.bool_)
     transactions, ordinals, rows = (np.empty(size, np.int32) for _ in range(3))
     places, (servers, threads) = np.empty(size, np.int64), (np.empty(size, np.uint32) for _ in range(2))
     describe_images(
-        _KINDS[events.code], events.transaction, np.ascontiguousarray(events.origin), located.images,
-        np.ascontiguousarray(first_ordinals), kinds, transactions, ordinals, rows, places, servers, threads, exists,
+        _KINDS[code], transaction, np.ascontiguousarray(origin), counts, np.ascontiguousarray(first_ordinals),
+        kinds, transactions, ordinals, rows, places, servers, threads, exists,
     )  # fmt: skip
+    statements = _statements(located[0].buffer, origin[-1], counts)
     source = [
-        _files(events, located.images),
+        _files(origin[0], located[0].events.files, counts),
         pa.array(places),
         pa.array(rows),
         pa.array(servers),
         arrow_arrays.fixed_width_array(pa.uint32(), threads, exists),
-        _statements(located.buffer, events.origin[-1], located.images),
+        statements,
     ]
+    absent = [_absent(each) for each in located] if any(each.partial for each in located) else []
     fields = [
         pa.array(kinds),
         pa.array(transactions),
         pa.array(ordinals),
-        _absent(located),
+        pa.concat_arrays(absent) if absent else pa.nulls(size, pa.binary()),
         pa.StructArray.from_arrays(source, fields=_SOURCE_FIELDS),
     ]
-    return pa.record_batch(fields, schema=IMAGE_FIELDS)
+    sizes = np.zeros(len(located), np.int64)
+    for place, bitmaps in enumerate(absent):
+        sizes[place] = bitmaps.nbytes if located[place].partial else 0
+    sizes[0] += 0 if statements.null_count == size else statements.dictionary.nbytes
+    return pa.record_batch(fields, schema=IMAGE_FIELDS), sizes
 
 
-def _files(events: RowsEvents, counts: Longs) -> pa.Array:
+def _joined(arrays: Sequence[NDArray[Any]], axis: int = 0) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
+
+
+def _files(numbers: Longs, files: tuple[str, ...], counts: Longs) -> pa.Array:
     """Returns the name of each row image's file."""
-    numbers = events.origin[0]
     if len(numbers) and (numbers == numbers[0]).all():
         return pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(counts.sum(), np.int32)), _file_name(events.files[numbers[0]])
+            pa.array(np.zeros(counts.sum(), np.int32)), _file_name(files[numbers[0]])
         )
     used, which = np.unique(numbers, return_inverse=True)
-    names = pa.array([events.files[number] for number in used.tolist()], pa.string())
+    names = pa.array([files[number] for number in used.tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(np.repeat(which.astype(np.int32), counts)), names)
 
 

@@ -34,7 +34,7 @@ def lacking(number: int, *partial: int) -> ChangePart:
     bitmaps = [lacks(WIDE, ["more"]) if each in partial else None for each in ids.to_pylist()]
     images = whole.changes.images.set_column(3, field, pa.array(bitmaps, field.type))
     rows = pa.RecordBatch.from_arrays([ids, ids], schema=WIDE.arrow)
-    return replace(whole, changes=TableChanges(WIDE, images, rows))
+    return replace(whole, changes=TableChanges.unshared(WIDE, images, rows))
 
 
 def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> Entry:

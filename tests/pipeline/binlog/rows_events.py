@@ -1,6 +1,6 @@
 """Rows events laid end to end, as a slice of the log holds them, for the tests of row images."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +21,24 @@ class Body(NamedTuple):
 
 def located(table_map: TableMap, bodies: Iterable[Body]) -> LocatedImages:
     """The events' row images, over a buffer without a byte to spare."""
-    bodies = tuple(bodies)
-    ends = np.cumsum([len(body.bytes) for body in bodies], dtype=np.int64)
-    starts = ends - np.array([len(body.bytes) for body in bodies], np.int64)
-    codes = np.array([body.code for body in bodies], np.uint8)
-    transactions = np.array([body.transaction for body in bodies], np.int32)
-    buffer = bytearray(b"".join(body.bytes for body in bodies) + b"\xff" * SLACK)
-    nowhere = np.full((5, len(bodies)), -1)
-    events = RowsEvents(starts, ends, codes, transactions, nowhere, ("",))
-    return locate_images(table_map, np.frombuffer(buffer, np.uint8), events)
+    [found] = located_together([(table_map, tuple(bodies))])
+    return found
+
+
+def located_together(tables: Sequence[tuple[TableMap, Sequence[Body]]]) -> list[LocatedImages]:
+    """The row images of the events of each table, all in one buffer without a byte to spare."""
+    whole = bytearray(b"".join(body.bytes for _, bodies in tables for body in bodies) + b"\xff" * SLACK)
+    buffer = np.frombuffer(whole, np.uint8)
+    found, begin = [], 0
+    for table_map, bodies in tables:
+        ends = begin + np.cumsum([len(body.bytes) for body in bodies], dtype=np.int64)
+        starts = ends - np.array([len(body.bytes) for body in bodies], np.int64)
+        codes = np.array([body.code for body in bodies], np.uint8)
+        transactions = np.array([body.transaction for body in bodies], np.int32)
+        events = RowsEvents(starts, ends, codes, transactions, np.full((5, len(bodies)), -1), ("",))
+        found.append(locate_images(table_map, buffer, events))
+        begin += sum(len(body.bytes) for body in bodies)
+    return found
 
 
 def images(table_map: TableMap, bodies: Iterable[Body], first_ordinal: int = 0) -> TableImages:

@@ -33,7 +33,7 @@ def changes(*images: tuple[ImageKind, dict[str, Any]]) -> TableChanges:
         for n, (kind, _) in enumerate(images)
     ]
     rows = pa.RecordBatch.from_pylist([given for _, given in images], TABLE.arrow)
-    return TableChanges(TABLE, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
+    return TableChanges.unshared(TABLE, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
 
 
 def test_images_with_all_columns_are_not_partial() -> None:

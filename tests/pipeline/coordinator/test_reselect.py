@@ -127,7 +127,7 @@ def partly(
         for n, (kind, _) in enumerate(images)
     ]
     rows = pa.RecordBatch.from_pylist([given for _, given in images], schema.arrow)
-    changes = TableChanges(schema, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
+    changes = TableChanges.unshared(schema, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
     return ChangesVerified(Transactions.of([(gtid(name), COMMIT_TIME)]), (changes,), place(end))
 
 

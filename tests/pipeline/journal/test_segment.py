@@ -105,7 +105,7 @@ def images_of(
         ordinals[transaction] += 1
     rows = {name: [row[i] for _, _, row in images] for i, name in enumerate(schema.arrow.names)}
     return ChangePart(
-        TableChanges(
+        TableChanges.unshared(
             schema,
             pa.RecordBatch.from_pydict(described, IMAGE_FIELDS),
             pa.RecordBatch.from_pydict(rows, schema.arrow),
@@ -357,7 +357,7 @@ def test_rows_of_several_tables_name_the_columns_that_they_lack_of_their_own() -
         images = part_of([Change(n, None, ("x", n, "a")) for n in range(3)], KEYED).changes.images
         images = images.set_column(3, absent, pa.array(bitmaps, absent.type))
         rows = pa.RecordBatch.from_pylist([{schema.key_names[-1]: n} for n in range(3)], schema.arrow)
-        parts.append(ChangePart(TableChanges(schema, images, rows), run(3), 1))
+        parts.append(ChangePart(TableChanges.unshared(schema, images, rows), run(3), 1))
     tables = tables_of(SEGMENT, parts)
     assert [table.rows["__absent"].to_pylist() for table in tables] == [
         [None, ["number"], ["value", "number"]],
@@ -413,7 +413,7 @@ def test_a_row_of_a_chunk_says_where_the_log_was() -> None:
 
 @pytest.mark.parametrize("schema", [KEYED, KEYLESS])
 def test_a_table_that_was_emptied_says_so_in_a_row_of_its_own(schema: TableSchema) -> None:
-    changes = TableChanges(
+    changes = TableChanges.unshared(
         schema,
         pa.RecordBatch.from_pylist(
             [{"kind": ImageKind.EMPTIED, "transaction": 0, "ordinal": 0}], IMAGE_FIELDS

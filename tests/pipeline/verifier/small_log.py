@@ -81,7 +81,8 @@ def images(table_map: TableMap, state: int | None = 2, tags: int | None = 3) -> 
         [pa.array([7], pa.int32()), pa.array([state], pa.int32()), pa.array([tags], pa.int64())],
         names=["0", "1", "2"],
     )
-    return TableImages(table_map, pa.record_batch([[0], [0], [0], [None], [None]], schema=IMAGE_FIELDS), rows)
+    fields = pa.record_batch([[0], [0], [0], [None], [None]], schema=IMAGE_FIELDS)
+    return TableImages(table_map, fields, rows, fields.nbytes + rows.nbytes)
 
 
 def statement(number: int, text: str, database: str = "shop") -> DdlRead:

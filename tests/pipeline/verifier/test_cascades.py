@@ -42,7 +42,7 @@ def changes(
         pa.array(fields.get(f.name, [None if f.nullable else 0] * len(images)), f.type) for f in IMAGE_FIELDS
     ]
     rows = [pa.array([image[place] for image in images], pa.int64()) for place in (1, 2)]
-    return TableChanges(
+    return TableChanges.unshared(
         schema,
         pa.RecordBatch.from_arrays(arrays, schema=IMAGE_FIELDS),
         pa.RecordBatch.from_arrays(rows, schema=schema.arrow),

@@ -78,8 +78,10 @@ def a_map(*types: t.LogType) -> TableMap:
 def one(kind: t.ColumnType, logged: t.LogType, values: pa.Array) -> pa.Array:
     """A column of these values, completed."""
     rows = pa.record_batch([values], names=["0"])
-    [array] = complete_columns(schema(kind), a_map(logged), rows).columns
+    completed, added = complete_columns(schema(kind), a_map(logged), rows)
+    [array] = completed.columns
     array.validate(full=True)
+    assert added == array.nbytes - values.nbytes
     return array
 
 

@@ -43,7 +43,7 @@ def changes(schema: TableSchema, *rows: tuple[ImageKind, str, str, str | None]) 
         for i, (kind, *_) in enumerate(rows)
     ]
     values = [dict(zip(schema.arrow.names, row[1:], strict=True)) for row in rows]
-    return TableChanges(
+    return TableChanges.unshared(
         schema,
         pa.RecordBatch.from_pylist(images, IMAGE_FIELDS),
         pa.RecordBatch.from_pylist(values, schema.arrow),

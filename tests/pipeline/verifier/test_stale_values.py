@@ -38,7 +38,7 @@ def changes(schema: TableSchema, *images: tuple[ImageKind, dict[str, Any], int |
         for n, (kind, _, bits) in enumerate(images)
     ]
     rows = pa.RecordBatch.from_pylist([row for _, row, _ in images], schema.arrow)
-    return TableChanges(schema, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
+    return TableChanges.unshared(schema, pa.RecordBatch.from_pylist(fields, IMAGE_FIELDS), rows)
 
 
 def lacking(found: TableChanges) -> list[str]:

@@ -438,7 +438,7 @@ def test_a_map_without_metadata_has_its_types_from_the_schema_as_well() -> None:
     )
     rows = pa.record_batch([pa.array([-1], pa.int32()), pa.array([b"\xfc"], pa.binary())], names=["0", "1"])
     fields = pa.record_batch([[0], [0], [0], [None], [None]], schema=IMAGE_FIELDS)
-    log = replace(slice_(6, maps=()), tables=(TableImages(bare, fields, rows),))
+    log = replace(slice_(6, maps=()), tables=(TableImages(bare, fields, rows, fields.nbytes + rows.nbytes),))
 
     def told(schema: TableSchema) -> list[FromVerifier]:
         return run(fresh(KnownSchemas({ORDERS: schema}, upto(5)), 5), log)

@@ -19,9 +19,15 @@ from hypothesis import strategies as st
 from pipeline.binlog.rows import cells, columns, row_events
 from pipeline.binlog.rows import stored_values as stored
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.row_events import RowsEvents, images_of_events, locate_images
+from pipeline.binlog.rows.row_events import (
+    OrderedImages,
+    RowsEvents,
+    images_of_events,
+    images_of_tables,
+    locate_images,
+)
 from pipeline.errors import InvariantBroken, UndecodableError
-from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
+from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import column_types as t
@@ -30,7 +36,7 @@ from pipeline.types import value_kernels
 from pipeline.types.buffers import SLACK
 from pipeline.types.field_types import FieldType, Storage, stored_width
 from pipeline.types.text.charsets import TextError
-from tests.pipeline.binlog.rows_events import Body, images, located
+from tests.pipeline.binlog.rows_events import Body, images, located, located_together
 
 WIDE = Context(prec=65)
 WRITE, UPDATE, DELETE = 30, 31, 32
@@ -178,6 +184,34 @@ def test_kinds_transactions_and_ordinals_of_many_events(codes: tuple[int, int, i
     assert table.images["transaction"].to_pylist() == [0, 0, 1, 1, 1, 1, 2]
     assert table.images["ordinal"].to_pylist() == [0, 1, 7, 8, 9, 10, 0]
     assert table.images["absent"].null_count == 7
+
+
+def test_tables_of_few_images_share_memory_and_each_says_its_part() -> None:
+    few = [Body(body(WRITE, len(LOGGED), LOGGED_BODY[15:]), WRITE)]
+    tables = [(LOGGED_MAP, few), (table_map(INT), []), (LOGGED_MAP, few * 3)]
+    found = [OrderedImages(each, np.arange(len(each.images))) for each in located_together(tables)]
+    alone = [images_of_events(*each) for each in found]
+    together = images_of_tables(found)
+    assert together == alone
+    first, _, last = together
+    assert isinstance(first, TableImages) and isinstance(last, TableImages)
+    assert first.rows["0"].buffers()[1].address == last.rows["0"].buffers()[1].address
+    for each in alone:
+        held, columns = each.images.nbytes + each.rows.nbytes, each.rows.num_columns + 12
+        assert 0 <= held - each.bytes <= columns * (8 + len(each.rows) // 8), "but for the bits of NULLs"
+
+
+def test_a_value_that_is_none_makes_its_own_table_unreadable_alone() -> None:
+    bit = (t.Bit(1), Storage(16, 1))
+    tables = [
+        (replace(table_map(bit), table=TableId("shop", name)), [Body(body(WRITE, 1, image(value)), WRITE)])
+        for name, value in (("a", b"\1"), ("b", b"\7"), ("c", b"\0"))
+    ]
+    found = [OrderedImages(each, np.zeros(1, np.int64)) for each in located_together(tables)]
+    first, second, third = images_of_tables(found)
+    assert isinstance(first, TableImages) and isinstance(third, TableImages)
+    assert first.rows["0"].to_pylist() + third.rows["0"].to_pylist() == [True, False]
+    assert second == TableUnreadable(TableId("shop", "b"), "shop.b.0: a value in the log isn't a BIT(1)")
 
 
 def test_no_events_give_columns_without_rows() -> None:
