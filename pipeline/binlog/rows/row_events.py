@@ -62,15 +62,10 @@ _SMALLEST_ROOM: Final = 64  # row images
 # Tables of so many images at most are decoded together.
 _FEW: Final = 256
 
-# Of an image's description in memory, without the columns that it lacks and the statement's text.
-_DESCRIPTION_BYTES: Final = (
-    sum(
-        field.type.bit_width // 8
-        for field in (*IMAGE_FIELDS, *SOURCE_TYPE)
-        if pa.types.is_integer(field.type)
-    )
-    + 2 * 4
-)  # the numbers of the file and of the statement
+# Of an image's description in memory, without the columns that it lacks and the statement's text. The file and the
+# statement are numbers of four bytes.
+_INTEGERS: Final = [field.type for field in (*IMAGE_FIELDS, *SOURCE_TYPE) if pa.types.is_integer(field.type)]
+_DESCRIPTION_BYTES: Final = sum(each.bit_width // 8 for each in _INTEGERS) + 2 * 4
 
 _TEXT: Final = Storage(FieldType.BLOB, TEXT_LENGTH)
 _WEIGHTS: Final = 256 ** np.arange(TEXT_LENGTH)
