@@ -56,7 +56,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_queries, key_literals
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.watermark import High
-from pipeline.source import result_set
+from pipeline.source import information_schema, result_set
 from pipeline.source.result_columns import mismatch
 from pipeline.source.throttle import SourceLimits
 
@@ -445,6 +445,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
     ) -> chunks.TablePlanned:
         """Plans a table of this schema. Raises StatementOutdated if it has been altered meanwhile."""
         if not order.ranges:
+            # As a query for its keys does: then the log has what made the table so (`Source.unlogged`).
+            await source.ask(information_schema.show_create_table(order.table))
             return chunks.TablePlanned(schema, walk, chunks.NotDivided(), await self.high(source, order))
         end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))
         high = await self.high(source, order)

@@ -11,9 +11,10 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `QueryResult` take
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from enum import Enum, auto
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -21,10 +22,10 @@ from typing import Any, Final
 import pymysql
 
 from actors.runtime.secret_files import current_secret
-from actors.source.errors import AnotherServer, translate_errors
+from actors.source.errors import AnotherServer, Locked, translate_errors
 from actors.source.protocol import ProtocolConnection
 from pipeline.config.settings import ServerSettings, TlsMode
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.foreign_key import ForeignKey
@@ -64,8 +65,22 @@ _SESSION: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 )
 
+# A table that is locked may stay so for long, and the others needn't wait for it.
+_WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
+_WAIT_AS_BEFORE: Final = "SET SESSION lock_wait_timeout = @tidemark_waits"
+
+_OPENED_AT_ONCE: Final = 50
+
 # The place of Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS, the same in each version since MySQL 5.6.
 _RETRIEVED: Final = 51
+
+
+class _Opened(Enum):
+    """Whether a table was opened; `LATER`: another session has it locked."""
+
+    NOW = auto()
+    LATER = auto()
+    NEVER = auto()
 
 
 class Source:
@@ -233,6 +248,55 @@ class Source:
             return await self.ask(information_schema.show_keys(table))
         except Definite:
             return []
+
+    async def unlogged(
+        self, described: Collection[TableId], missing: Collection[TableId] = ()
+    ) -> frozenset[TableId]:
+        """Returns the tables that the server may have shown with the work of a statement before its log has that
+        statement: of those that it described, and of those that it didn't show at all. All that it said of the others
+        before this call is in the log by now.
+
+        Such a statement is one whose DDL isn't atomic. A table may even be missing while it works. It releases its
+        exclusive metadata lock only after the log has it (MySQL Reference Manual, "Metadata Locking"). So a table that
+        can be opened is in order. A locked one is waited for for a second. LOCK TABLES takes no exclusive lock. Before
+        MySQL 8.0 information_schema itself opens the tables.
+        """
+        if self.version < (8, 0) or not (described or missing):
+            return frozenset()
+        rows = await self.ask(information_schema.WITHOUT_ATOMIC_DDL)
+        looked_at, found = sorted({TableId(*row) for row in rows}.intersection(described)), list[TableId]()
+        async with self.waiting_briefly():
+            for first in range(0, len(looked_at), _OPENED_AT_ONCE):
+                found += await self._locked(looked_at[first : first + _OPENED_AT_ONCE])
+            found += [table for table in missing if await self._open_table(table) is not _Opened.NEVER]
+        return frozenset(found)
+
+    async def _locked(self, tables: Sequence[TableId]) -> list[TableId]:
+        try:
+            await self.ask(information_schema.open_tables(tables))
+        except (Definite, Transient):
+            if not self.usable:
+                raise
+            return [table for table in tables if await self._open_table(table) is _Opened.LATER]
+        return []
+
+    async def _open_table(self, table: TableId) -> "_Opened":
+        try:
+            await self.ask(information_schema.show_create_table(table))
+        except Locked:
+            return _Opened.LATER
+        except (Definite, Transient):  # it's gone, or damaged; the server has had its lock
+            if not self.usable:
+                raise
+            return _Opened.NEVER
+        return _Opened.NOW
+
+    @asynccontextmanager
+    async def waiting_briefly(self) -> AsyncIterator[None]:
+        """Statements wait for a metadata lock for a second, and then raise Locked."""
+        await self.ask(Statement(_WAIT_BRIEFLY))
+        yield
+        await self.ask(Statement(_WAIT_AS_BEFORE))
 
     async def indexes(self, table: TableId) -> dict[str, tuple[IndexPart, ...]]:
         """The unique indexes of a table with their parts in order."""

@@ -4,6 +4,9 @@ The schemas come with the set K that they are known at, and `pipeline.verifier.s
 lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
 between. Then the last schemas hold at the last K. Statements on some of many tables may never leave such a moment.
 After a few looks those tables are `unsettled` that weren't the same in the last two. The others hold at the last K.
+
+A look may see the work of a statement that isn't in K and not even in the log (`Source.unlogged`). The table isn't
+settled then, and the others don't wait for it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -191,11 +194,12 @@ async def _known_schemas(
     looks = 0
     while True:
         looks += 1
+        unlogged = await source.unlogged(told.described.keys())
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables, told)
-        if again == told or looks == _MOST_LOOKS:
-            unsettled = differing_tables(told, again)
+        if (again == told and not unlogged) or looks == _MOST_LOOKS:
+            unsettled = differing_tables(told, again) | (unlogged & again.described.keys())
             refused = {table: why for table, why in again.refused.items() if table not in unsettled}
             return KnownSchemas(
                 _schemas(again),
@@ -230,7 +234,9 @@ async def query_tables(
         first = await source.descriptions(ordered)
         # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
         told = await source.descriptions(ordered, first)
-        settled = tables - differing_tables(first, told)
+        missing = tables - told.described.keys() - told.refused.keys()
+        unlogged = await source.unlogged(told.described.keys(), missing)
+        settled = tables - differing_tables(first, told) - unlogged
         keys = await source.cascading() if cascades else ()
         end, _ = await source.end_of_log()
         schemas = {table: schema for table, schema in _schemas(told).items() if table in settled}

@@ -20,10 +20,6 @@ from pipeline.source.statement import Statement, quoted_table
 
 TABLES_ASKED_AT_ONCE: Final = 50
 
-# A table that is locked may stay so for long, and the others needn't wait for it.
-_WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
-_WAIT_AS_BEFORE: Final = "SET SESSION lock_wait_timeout = @tidemark_waits"
-
 _Denied = dict[Privilege | TableId, str]
 
 
@@ -51,10 +47,9 @@ async def collect_facts(
         await source.ask(information_schema.selectable(user)), partial=partial
     )
     tried = [] if granted is None else [table for table in tables if table.database not in granted]
-    await source.ask(Statement(_WAIT_BRIEFLY))
-    for begin in range(0, len(tried), TABLES_ASKED_AT_ONCE):
-        denied |= await _refused_tables(source, tried[begin : begin + TABLES_ASKED_AT_ONCE])
-    await source.ask(Statement(_WAIT_AS_BEFORE))
+    async with source.waiting_briefly():
+        for begin in range(0, len(tried), TABLES_ASKED_AT_ONCE):
+            denied |= await _refused_tables(source, tried[begin : begin + TABLES_ASKED_AT_ONCE])
     keys, looked_at = await source.cascading(), frozenset(tables)
     return ServerFacts(
         version=source.version_text,

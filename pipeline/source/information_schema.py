@@ -214,6 +214,15 @@ TABLES = Statement(
 )
 
 
+# The tables whose alteration may be seen before the log has it: rows of database and name. InnoDB alone has atomic DDL
+# (MySQL Reference Manual, "Atomic Data Definition Statement Support"). A statement that takes a table from another
+# engine to InnoDB hasn't either, but gives it a new CREATE_TIME when it begins. Few of them run for more than a day.
+WITHOUT_ATOMIC_DDL = Statement(
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
+    " AND (ENGINE IS NULL OR ENGINE <> 'InnoDB' OR CREATE_TIME > NOW() - INTERVAL 1 DAY)"
+)
+
+
 # All MERGE tables: rows of database and name.
 MERGE_TABLES = Statement(
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE ENGINE = 'MRG_MYISAM'"
@@ -357,6 +366,13 @@ def show_create_table(table: TableId) -> Statement:
     statistics (SHOW KEYS, TABLE_ROWS), MySQL 9.7 does not log it: neither Tidemark nor a replica hears of it.
     """
     return Statement(f"SHOW CREATE TABLE {quoted_table(table)}")
+
+
+def open_tables(tables: Sequence[TableId]) -> Statement:
+    """The statement that opens these tables, at least one, and reads no row. It also waits for LOCK TABLES … WRITE."""
+    return Statement(
+        " UNION ALL ".join(f"(SELECT 0 FROM {quoted_table(table)} LIMIT 0)" for table in tables)  # noqa: S608 - quoted names
+    )
 
 
 def merged_tables(merge: TableId, text: str) -> frozenset[TableId]:

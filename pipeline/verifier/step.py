@@ -16,7 +16,8 @@ what it is. While transactions of K are still to come, one of them may be such a
 server again: for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`).
 
 1. The schema has the work of the statements in A, because they had committed before it was read.
-2. It has no work of statements after E, because a statement is in the log before any session sees its work.
+2. It has no work of statements after E, because a statement is in the log before any session sees its work. Where an
+   engine has no atomic DDL the server shows it earlier, and such an answer leaves the table out (`Source.unlogged`).
 3. So if each statement that touched the table and passed before E is in A, the schema has exactly their work: it holds
    at E.
 4. Only a statement changes a table. So it has held since the last one of them passed.
