@@ -3,8 +3,11 @@
 `python -m actors.service.warm_up` only does that, so that the machine code is there before a first start.
 
 numba compiles its kernels when their modules are imported, and keeps the machine code on disk. So that happens once
-after an install or an update. Later each kernel is loaded when it is first called. All imported objects stay. So the
-garbage collector skips them during the start (a third of its processor time) and ever after.
+after an install or an update. Later each kernel is loaded when it is first called.
+
+All imported objects stay. So the garbage collector skips them during the start (a third of its processor time) and ever
+after. It also runs more rarely than by default: it looks at the state of all tables, and capture stands still meanwhile
+(docs/performance-notes.md has both times).
 
 Source: numba's developer manual, "Event API": `numba:compile` is an event of the compiler alone, not of its cache.
 """
@@ -20,6 +23,9 @@ import structlog
 from numba.core import event
 
 _COMPILE: Final = "numba:compile"
+
+# The garbage collector runs after so many new objects, in place of 700.
+_NEW_OBJECTS: Final = 10_000
 
 Tell = Callable[[str], object]
 
@@ -51,6 +57,7 @@ def import_all() -> None:
     finally:
         gc.enable()
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 @contextmanager

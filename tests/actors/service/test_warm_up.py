@@ -44,8 +44,10 @@ def test_what_is_in_the_cache_is_not_told(tmp_path: Path) -> None:
 @pytest.fixture
 def _thawed() -> Iterator[None]:
     gc.unfreeze()
+    threshold = gc.get_threshold()
     yield
     gc.freeze()  # as `conftest` has it
+    gc.set_threshold(*threshold)
 
 
 @pytest.mark.usefixtures("_thawed")
@@ -53,3 +55,4 @@ def test_what_is_loaded_is_looked_at_by_the_collector_no_more() -> None:
     warm_up.import_all()
     assert "actors.service.assembly" in sys.modules
     assert gc.isenabled() and gc.get_freeze_count() > 10_000
+    assert gc.get_threshold()[0] == 10_000
