@@ -49,13 +49,15 @@ FROM information_schema.COLUMNS c JOIN information_schema.TABLES t
      AND s.NON_UNIQUE = 0
      AND CAST(s.TABLE_SCHEMA AS BINARY) = CAST(c.TABLE_SCHEMA AS BINARY)
      AND CAST(s.TABLE_NAME AS BINARY) = CAST(c.TABLE_NAME AS BINARY)
+     AND CAST(s.COLUMN_NAME AS BINARY) = CAST(c.COLUMN_NAME AS BINARY)
 WHERE {tables}
 ORDER BY CAST(c.TABLE_SCHEMA AS BINARY), CAST(c.TABLE_NAME AS BINARY), c.ORDINAL_POSITION"""
 
 # A prepared statement takes 65,535 values.
 MOST_DESCRIBED: Final = 5_000
 
-# The names as they are compared, for the server's indexes; and byte for byte, since before MySQL 8.0 `t` equals `T`.
+# The names as they are compared, for the server's indexes; and byte for byte, since before MySQL 8.0 `t` equals `T`,
+# and `a` equals `á`.
 _ONE = (
     "({c}TABLE_SCHEMA = %s AND {c}TABLE_NAME = %s"
     " AND CAST({c}TABLE_SCHEMA AS BINARY) = CAST(%s AS BINARY)"
@@ -188,6 +190,7 @@ FROM information_schema.STATISTICS s LEFT JOIN information_schema.COLUMNS c
   ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME
      AND CAST(c.TABLE_SCHEMA AS BINARY) = CAST(s.TABLE_SCHEMA AS BINARY)
      AND CAST(c.TABLE_NAME AS BINARY) = CAST(s.TABLE_NAME AS BINARY)
+     AND CAST(c.COLUMN_NAME AS BINARY) = CAST(s.COLUMN_NAME AS BINARY)
 WHERE s.NON_UNIQUE = 0 /*!80000 AND s.IS_VISIBLE = 'YES' */ AND {table}
 ORDER BY s.INDEX_NAME, s.SEQ_IN_INDEX"""
 

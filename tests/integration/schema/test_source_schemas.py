@@ -207,6 +207,25 @@ async def test_tables_whose_names_differ_in_case_are_not_confused(
         assert await source.estimate(upper) > 250
 
 
+async def test_columns_whose_names_differ_by_an_accent_are_not_confused(
+    mysql56: MysqlServer, database56: str
+) -> None:
+    """Its information_schema takes `a` and `á` for equal, and `s` and `ß`. A table may have all four."""
+    mysql56.sql(
+        "SET NAMES utf8mb4",
+        "CREATE TABLE t (`á` INT, a INT, `ß` INT, s INT, PRIMARY KEY (s, `á`))",
+        "CREATE TABLE u (`á` INT NOT NULL, a INT NOT NULL, UNIQUE (a))",
+        database=database56,
+    )
+    t, u = (TableId(database56, name) for name in "tu")
+    async with connected(mysql56, database56) as source:
+        found = await source.describe([t, u])
+        assert {table: each.schema.key_names for table, each in found.items()} == {t: ("s", "á"), u: ("a",)}
+        assert [[part.column for part in index] for index in (await source.indexes(t)).values()] == [
+            ["s", "á"]
+        ]
+
+
 STALE = {
     "(id INT PRIMARY KEY, a INT, g TEXT AS (a) VIRTUAL, h JSON AS (JSON_ARRAY(a)) VIRTUAL, INDEX (g(9)))": {
         "g",
