@@ -12,7 +12,7 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `QueryResult` take
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from enum import Enum, auto
 from functools import reduce
@@ -197,11 +197,13 @@ class Source:
         return (await self.descriptions(tables)).described
 
     async def descriptions(
-        self, tables: Sequence[TableId], before: Descriptions | None = None
+        self, tables: Sequence[TableId], before: Descriptions | None = None, *, brief: bool = False
     ) -> Descriptions:
         """What the server says of those of these tables that exist and that the user may see.
 
-        `before`: an earlier answer, which is returned if the server says the same.
+        `before`: an earlier answer, which is returned if the server says the same. `brief`: a table that has to be
+        opened for its keys, and is locked, doesn't hold up the others (`Descriptions.locked`). Else it raises Locked in
+        the end.
         """
         if not tables:
             return Descriptions({}, {})
@@ -214,17 +216,19 @@ class Source:
             return before
         ambiguous = information_schema.ambiguous_key_tables(rows)
         doubtful = information_schema.stale_tables(rows)
-        keys = {table: await self._keys(table) for table in sorted({*ambiguous, *doubtful})}
-        listed = {table: [index for _, _, index, *_ in keys[table]] for table in ambiguous}
+        opened = sorted({*ambiguous, *doubtful})
+        keys = await self._keys_of(opened, brief=brief)
+        listed = {table: [index for _, _, index, *_ in keys.get(table, ())] for table in ambiguous}
         plain = {
             table
             for table, virtual in doubtful.items()
-            if not information_schema.has_computed_index(keys[table], virtual)
+            if table in keys and not information_schema.has_computed_index(keys[table], virtual)
         }
         found = information_schema.describe_tables(rows, listed)
         found = information_schema.without_stale_columns(found, plain)
+        found = replace(found, locked=frozenset(opened) - keys.keys())
         if all(each.traits.engine != MERGEABLE for each in found.described.values()):
-            return found if keys else replace(found, rows=rows)
+            return found if opened else replace(found, rows=rows)
         return information_schema.with_merge_tables(
             found, await self.merge_tables(), folds=bool(await self.lower_case_table_names())
         )
@@ -240,6 +244,19 @@ class Source:
                 continue
             found[merge] = information_schema.merged_tables(merge, text)
         return found
+
+    async def _keys_of(
+        self, tables: Sequence[TableId], *, brief: bool
+    ) -> dict[TableId, list[tuple[Any, ...]]]:
+        """Returns the rows of SHOW KEYS, if it's to be `brief` without those of locked tables."""
+        if not brief or not tables:
+            return {table: await self._keys(table) for table in tables}
+        keys: dict[TableId, list[tuple[Any, ...]]] = {}
+        async with self.waiting_briefly():
+            for table in tables:
+                with suppress(Locked):
+                    keys[table] = await self._keys(table)
+        return keys
 
     async def _keys(self, table: TableId) -> list[tuple[Any, ...]]:
         """Returns the rows of SHOW KEYS; none if the table is gone."""

@@ -100,7 +100,7 @@ async def preflight(settings: Settings) -> Preflight:
 async def inspect_source(source: Source, settings: Settings, position: GtidSet) -> Preflight:
     """Examines a source, to continue from this position. Raises Transient or Definite if that fails."""
     tables = await _tables(source, settings)
-    told = await source.descriptions(tables)
+    told = await source.descriptions(tables, brief=True)
     facts = await server_facts.collect_facts(source, tables, told.described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
     by_coordinates = signal_table(settings) if _has_coordinates(facts, position) else None
@@ -197,9 +197,10 @@ async def _known_schemas(
         unlogged = await source.unlogged(told.described.keys())
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
-        again = await source.descriptions(tables, told)
+        again = await source.descriptions(tables, told, brief=True)
         if (again == told and not unlogged) or looks == _MOST_LOOKS:
-            unsettled = differing_tables(told, again) | (unlogged & again.described.keys())
+            doubtful = (unlogged | again.locked) & again.described.keys()
+            unsettled = differing_tables(told, again) | doubtful
             refused = {table: why for table, why in again.refused.items() if table not in unsettled}
             return KnownSchemas(
                 _schemas(again),
@@ -231,12 +232,12 @@ async def query_tables(
     try:
         ordered = sorted(tables)
         at = await gtid_history.visible_transactions(source, markers)
-        first = await source.descriptions(ordered)
+        first = await source.descriptions(ordered, brief=True)
         # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
-        told = await source.descriptions(ordered, first)
+        told = await source.descriptions(ordered, first, brief=True)
         missing = tables - told.described.keys() - told.refused.keys()
         unlogged = await source.unlogged(told.described.keys(), missing)
-        settled = tables - differing_tables(first, told) - unlogged
+        settled = tables - differing_tables(first, told) - told.locked - unlogged
         keys = await source.cascading() if cascades else ()
         end, _ = await source.end_of_log()
         schemas = {table: schema for table, schema in _schemas(told).items() if table in settled}

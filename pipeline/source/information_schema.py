@@ -157,11 +157,14 @@ class TableDescription:
 class Descriptions:
     """What the server says of tables, and why some can't be captured as it describes them.
 
-    `rows`: those that it was made of, if it follows from them alone. The same rows needn't be parsed again.
+    `locked`: the tables that a session kept from being opened. Of these it's open which of several equal indexes is the
+    key, and which columns may be stale. `rows`: those that it was made of, if it follows from them alone. The same rows
+    needn't be parsed again.
     """
 
     described: Mapping[TableId, TableDescription]
     refused: Mapping[TableId, str]
+    locked: frozenset[TableId] = frozenset()
     rows: Sequence[ColumnRow] = field(default=(), compare=False, repr=False)
 
 

@@ -1,5 +1,6 @@
 """One table's trouble is one table's: it is captured rightly or stops by name, and its neighbour never notices."""
 
+import asyncio
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from tests.servers.awaiting import until
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import process_list
 
 NEIGHBOUR: Final = (
     "CREATE TABLE neighbour (id INT PRIMARY KEY, v INT)",
@@ -119,6 +122,40 @@ async def test_a_locked_table_does_not_hold_up_the_start_of_the_others(
             await filled(service, table)
             await service.stop()
     assert unequal(mysql, tmp_path / "journal", neighbour, table) == []
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id INT PRIMARY KEY, g TEXT AS (id) VIRTUAL, INDEX (g(9))",
+        "id INT NOT NULL, v INT NOT NULL, UNIQUE (id, v), UNIQUE (v, id)",
+    ],
+    ids=["computed index", "two keys"],
+)
+async def test_a_table_that_waits_to_be_renamed_does_not_hold_up_the_others(
+    mysql: MysqlServer, database: str, tmp_path: Path, columns: str
+) -> None:
+    """The server keeps it from being opened, which its description takes, until the statement has all of its tables."""
+    mysql.sql(*NEIGHBOUR, f"CREATE TABLE t ({columns})", "CREATE TABLE u (id INT)", database=database)
+    neighbour, renamed = TableId(database, "neighbour"), TableId(database, "t2")
+    with closing(mysql.connect(database=database)) as other, other.cursor() as session:
+        session.execute("BEGIN")
+        session.execute("SELECT * FROM u")
+        rename = asyncio.create_task(
+            asyncio.to_thread(mysql.sql, "RENAME TABLE t TO t2, u TO u2", database=database)
+        )
+        await until(
+            lambda: any("metadata lock" in (each.state or "") for each in process_list(mysql)), "it waits"
+        )
+        async with running(initial(mysql, tmp_path, database)) as service:
+            await filled(service, neighbour)
+            mysql.sql(*TOUCHED, database=database)
+            await service.caught_up(mysql)
+            session.execute("COMMIT")
+            await rename
+            await filled(service, renamed)
+            await service.stop()
+    assert unequal(mysql, tmp_path / "journal", neighbour, renamed) == []
 
 
 @pytest.mark.parametrize("metadata", [FULL_METADATA, {}], ids=["full", "minimal"])
