@@ -46,6 +46,8 @@ from tests.servers.sink import sink_ports
 from tests.servers.spark_cluster import children
 
 LOOK_EVERY_S: Final = 0.02
+# So many segments a batch has at most, so that there's more than one.
+BATCH_SEGMENTS: Final = 2
 # How long a step of maintenance is waited for once all the rest is done.
 COME_TO_WITHIN_S: Final = 40.0
 # What's due all the time would take it all.
@@ -227,7 +229,7 @@ def main() -> None:
     """Live as often as there's a line. Answers are all that standard output has: the log goes to standard error."""
     answers, sys.stdout = sys.stdout, sys.stderr
     told = json.loads(sys.argv[1])
-    batch.MOST_BATCH_SEGMENTS = 2  # so that there's more than one batch
+    batch.MOST_BATCH_SEGMENTS = BATCH_SEGMENTS
     maintenance.REST_S = RESTS_S  # type: ignore[misc]
     if told["planted"] is not None:
         plant(Planted(told["planted"]))

@@ -29,6 +29,7 @@ from actors.service.live_view_text import live_view_text
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite
+from pipeline.journal.consumer_names import LAKE_CONSUMER
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables.paths import location
 from pipeline.lake.tables.tier import Tier
@@ -36,7 +37,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer, Text
 from tests.chaos.delivery_steps import BATCH, MAINTENANCE, STEPS
-from tests.chaos.lake_life import TRIMMED, Planted, Victim
+from tests.chaos.lake_life import BATCH_SEGMENTS, TRIMMED, Planted, Victim
 from tests.integration.history import FILLING, History, Row, Table, random_step
 from tests.servers.duckdb_engine import engine
 from tests.servers.spark_cluster import SparkCluster
@@ -45,6 +46,8 @@ SMALL, LARGE = Integer(4, unsigned=False), Integer(8, unsigned=False)
 ORDER: Final = ("__op", "__scn", "__ordinal", "__segment")
 WITHIN_S: Final = 600.0
 MOST_LIVES: Final = 4
+# What a life needs to come to each step: columns that are added, and mirrors that begin anew.
+SEGMENTS: Final = 4
 
 Kill = tuple[Victim, str, int]
 Life = tuple[Kill, ...]
@@ -66,9 +69,15 @@ class Source:
         return self.history.table(TableSchema(TableId("shop", name), columns, key), FILLING if key else None)
 
     def go_on(self) -> None:
-        """Seal four segments."""
-        self.widen()
-        self.begin_anew()
+        """Seal four segments, unless four of them wait that no life has begun to deliver.
+
+        Else the lives that are killed early would leave the later ones a hundred segments, and many more columns.
+        """
+        known = self.history.store.consumers.known(LAKE_CONSUMER)
+        begun = BATCH_SEGMENTS + (0 if known is None else known.segment)
+        if self.history.segment - begun < SEGMENTS:
+            self.widen()
+            self.begin_anew()
 
     def widen(self) -> None:
         """Seal two segments, the second of which has columns more."""
