@@ -24,6 +24,7 @@ from deploy.prometheus.alerts import ALERTS, MANY_FILES, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, Settings, SparkSettings
 from pipeline.lake.tables import maintenance
+from pipeline.messages.topology import ActorName
 from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
@@ -172,19 +173,25 @@ async def test_a_journal_without_room_a_table_that_stops_and_a_service_that_ends
     server: MysqlServer, prometheus: Prometheus, tmp_path: Path
 ) -> None:
     settings = captured(server, tmp_path, server.port, quota_mib=4, keep_mib=1, keep_hours=0)
-    rows = ", ".join(f"({number}, RANDOM_BYTES(1000))" for number in range(1000))
+    few, many = (
+        ", ".join(f"({number}, RANDOM_BYTES(1000))" for number in range(count)) for count in (100, 1000)
+    )
     async with watched(settings, prometheus, tmp_path) as it:
         reader = JournalReader(settings.journal.path)
         reader.consumers.record_progress("lake", 0)
-        while it.prometheus.value("tidemark_journal_size_bytes") < 0.9 * 4 * 2**20:
-            server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
+        # Prometheus has the size of a while ago: by that, more rows would come than fit, and capture would wait.
+        while it.service.status(ActorName.JOURNAL_WRITER)["bytes"] < 0.9 * 4 * 2**20:
+            server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {few}")
             await it.service.caught_up(server)
+            await it.service.sealed()
         await it.fires("TidemarkJournalNearQuota")
-        server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
+        server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {many}")
         await it.fires("TidemarkJournalFull")
         taking = asyncio.create_task(takes_all(reader))
-        await it.ends("TidemarkJournalFull", "TidemarkJournalNearQuota")
-        await cancelled(taking)
+        try:
+            await it.ends("TidemarkJournalFull", "TidemarkJournalNearQuota")
+        finally:
+            await cancelled(taking)
 
         server.sql("ALTER TABLE shop.t ENGINE=BLACKHOLE")
         await it.fires("TidemarkTableStopped")
