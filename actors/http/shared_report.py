@@ -1,8 +1,10 @@
 """A report that all who ask for it share for a while.
 
 Capture has the same thread, or at least the same interpreter, and a report of thousands of tables takes a tenth of a
-second. So a report is made again only after `SHARED_FOR` times as long as it took. However many ask for it, it takes a
-twentieth of that thread. One that takes a millisecond is never older than 20 ms.
+second. So a report is made again only after `SHARED_FOR` times as long as it took, but after `MOST_S` at most. However
+many ask for it, one that takes half a second or less takes a twentieth of that thread. One that takes a millisecond is
+never older than 20 ms. One that took ten seconds, because the whole machine stood still, would hide for minutes what
+became of it.
 
 An answered signal expires the reports that may show its effect, so that none denies what the service has accepted. The
 bounds of signals bound how often.
@@ -18,6 +20,7 @@ from typing import Final, Generic, TypeVar
 from actors.runtime.actor import StatusJson
 
 SHARED_FOR: Final = 20
+MOST_S: Final = 10.0
 
 Report = TypeVar("Report")
 
@@ -41,7 +44,7 @@ class SharedReport(Generic[Report]):
                 self._until, self._is_expired = began, False
                 self._made = await self._make()
                 ended = self._clock()
-                self._until = ended + SHARED_FOR * (ended - began)
+                self._until = ended + min(SHARED_FOR * (ended - began), MOST_S)
             return self._made
 
     def expire(self) -> None:

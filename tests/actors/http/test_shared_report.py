@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from actors.http.shared_report import SHARED_FOR, SharedReport, shared_json
+from actors.http.shared_report import MOST_S, SHARED_FOR, SharedReport, shared_json
 
 
 class Reported:
-    """A report that takes two seconds of the clock."""
+    """A report that takes so many seconds of the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float = 0.25) -> None:
+        self.takes_s = takes_s
         self.now = 100.0
         self.made = 0
         self.fails = False
@@ -20,7 +21,7 @@ class Reported:
         await asyncio.sleep(0)
         if self.fails:
             raise LookupError
-        self.now += 2
+        self.now += self.takes_s
         self.made += 1
         return self.made
 
@@ -28,10 +29,19 @@ class Reported:
 async def test_all_who_ask_meanwhile_and_soon_after_get_the_same() -> None:
     reported = Reported()
     assert await asyncio.gather(*(reported.shared.get() for _ in range(5))) == [1] * 5
-    reported.now += 2 * SHARED_FOR - 0.1
+    reported.now += reported.takes_s * SHARED_FOR - 0.1
     assert await reported.shared.get() == 1
     reported.now += 0.1
     assert await asyncio.gather(*(reported.shared.get() for _ in range(5))) == [2] * 5
+
+
+async def test_one_that_took_long_is_made_again_all_the_same() -> None:
+    reported = Reported(takes_s=60)
+    assert await reported.shared.get() == 1
+    reported.now += MOST_S - 0.1
+    assert await reported.shared.get() == 1
+    reported.now += 0.1
+    assert await reported.shared.get() == 2
 
 
 async def test_one_that_fails_is_made_for_the_next_who_asks() -> None:
