@@ -69,7 +69,7 @@ async def test_statements_that_keep_coming_hold_up_no_start(
     coming.set()
 
     async def altering(
-        source: Source, tables: Sequence[TableId], before: Descriptions | None = None
+        source: Source, tables: Sequence[TableId], before: Descriptions | None = None, *, brief: bool = False
     ) -> Descriptions:
         look = next(looks)
         if coming.is_set():
@@ -78,7 +78,7 @@ async def test_statements_that_keep_coming_hold_up_no_start(
                 f"CREATE TABLE scratch_{look} (id INT PRIMARY KEY)",
                 database=database,
             )
-        return await descriptions(source, tables, before)
+        return await descriptions(source, tables, before, brief=brief)
 
     monkeypatch.setattr(Source, "descriptions", altering)
     settings = pipeline(mysql, tmp_path, database)
