@@ -282,6 +282,8 @@ class Source:
             return frozenset()
         rows = await self.ask(information_schema.WITHOUT_ATOMIC_DDL)
         looked_at, found = sorted({TableId(*row) for row in rows}.intersection(described)), list[TableId]()
+        if not (looked_at or missing):
+            return frozenset()
         async with self.waiting_briefly():
             for first in range(0, len(looked_at), _OPENED_AT_ONCE):
                 found += await self._locked(looked_at[first : first + _OPENED_AT_ONCE])
