@@ -202,8 +202,8 @@ class Source:
         """What the server says of those of these tables that exist and that the user may see.
 
         `before`: an earlier answer, which is returned if the server says the same. `brief`: a table that has to be
-        opened for its keys, and is locked, doesn't hold up the others (`Descriptions.locked`). Else it raises Locked in
-        the end.
+        opened for its keys or its UNION, and is locked, doesn't hold up the others (`Descriptions.locked`). Else it
+        raises Locked in the end.
         """
         if not tables:
             return Descriptions({}, {})
@@ -230,20 +230,29 @@ class Source:
         if all(each.traits.engine != MERGEABLE for each in found.described.values()):
             return found if opened else replace(found, rows=rows)
         return information_schema.with_merge_tables(
-            found, await self.merge_tables(), folds=bool(await self.lower_case_table_names())
+            found, await self._merge_tables(brief=brief), folds=bool(await self.lower_case_table_names())
         )
 
-    async def merge_tables(self) -> dict[TableId, frozenset[TableId]]:
-        """The MERGE tables that the user may see, with the tables in the UNION of each."""
-        found: dict[TableId, frozenset[TableId]] = {}
-        for database, name in await self.ask(information_schema.MERGE_TABLES):
-            merge = TableId(database, name)
-            try:
-                [(_, text)] = await self.ask(information_schema.show_create_table(merge))
-            except Definite:  # it's gone, or may not be read, or nothing can go through it as it is
-                continue
-            found[merge] = information_schema.merged_tables(merge, text)
+    async def _merge_tables(self, *, brief: bool) -> dict[TableId, frozenset[TableId] | None]:
+        """The MERGE tables that the user may see, with the tables in the UNION of each; None: it's locked, and the
+        answer is to be `brief`."""
+        merges = [TableId(*row) for row in await self.ask(information_schema.MERGE_TABLES)]
+        if not brief or not merges:
+            return {merge: await self._union(merge) for merge in merges}
+        found: dict[TableId, frozenset[TableId] | None] = dict.fromkeys(merges)
+        async with self.waiting_briefly():
+            for merge in merges:
+                with suppress(Locked):
+                    found[merge] = await self._union(merge)
         return found
+
+    async def _union(self, merge: TableId) -> frozenset[TableId]:
+        """Returns the tables in the UNION of a MERGE table."""
+        try:
+            [(_, text)] = await self.ask(information_schema.show_create_table(merge))
+        except Definite:  # it's gone, or may not be read, or nothing can go through it as it is
+            return frozenset()
+        return information_schema.merged_tables(merge, text)
 
     async def _keys_of(
         self, tables: Sequence[TableId], *, brief: bool

@@ -158,8 +158,8 @@ class Descriptions:
     """What the server says of tables, and why some can't be captured as it describes them.
 
     `locked`: the tables that a session kept from being opened. Of these it's open which of several equal indexes is the
-    key, and which columns may be stale. `rows`: those that it was made of, if it follows from them alone. The same rows
-    needn't be parsed again.
+    key, and which columns may be stale. Or it kept a MERGE table from being opened, which may have these in its UNION.
+    `rows`: those that it was made of, if it follows from them alone. The same rows needn't be parsed again.
     """
 
     described: Mapping[TableId, TableDescription]
@@ -392,24 +392,29 @@ def merged_tables(merge: TableId, text: str) -> frozenset[TableId]:
 
 
 def with_merge_tables(
-    told: Descriptions, merges: Mapping[TableId, Collection[TableId]], *, folds: bool
+    told: Descriptions, merges: Mapping[TableId, Collection[TableId] | None], *, folds: bool
 ) -> Descriptions:
     """Returns the descriptions in which each MyISAM table names the first MERGE table that has it in its UNION.
 
+    `merges`: the UNION of each, None if it can't be known. It may have any MyISAM table that no other has.
     `folds`: whether the server compares names without regard to case.
     """
 
     def compared(table: TableId) -> str:
         return str(table).casefold() if folds else str(table)
 
-    by = {compared(table): merge for merge in sorted(merges, reverse=True) for table in merges[merge]}
+    by = {compared(table): merge for merge in sorted(merges, reverse=True) for table in merges[merge] or ()}
+    mergeable = {table for table, found in told.described.items() if found.traits.engine == MERGEABLE}
     described = {
         table: replace(found, traits=replace(found.traits, merged_by=by.get(compared(table))))
-        if found.traits.engine == MERGEABLE
+        if table in mergeable
         else found
         for table, found in told.described.items()
     }
-    return replace(told, described=described)
+    doubtful = (
+        {table for table in mergeable if compared(table) not in by} if None in merges.values() else set()
+    )
+    return replace(told, described=described, locked=told.locked | doubtful)
 
 
 def stale_tables(rows: Iterable[ColumnRow]) -> dict[TableId, frozenset[str]]:

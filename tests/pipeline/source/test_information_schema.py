@@ -202,6 +202,20 @@ def test_a_myisam_table_names_the_merge_table_that_has_it(folds: bool) -> None:
     assert found == {"T": first if folds else None, "both": first, "u": None}
 
 
+def test_a_merge_table_that_cannot_be_known_may_have_each_myisam_table_that_no_other_has() -> None:
+    rows = [
+        row("a", table="free", engine="MyISAM"),
+        row("a", table="had", engine="MyISAM"),
+        row("a", table="u", engine="InnoDB"),
+    ]
+    known, unknown = TableId("shop", "m1"), TableId("shop", "m2")
+    told = with_merge_tables(
+        describe_tables(rows), {known: [TableId("shop", "had")], unknown: None}, folds=False
+    )
+    assert told.locked == {TableId("shop", "free")}
+    assert told.described[TableId("shop", "had")].traits.merged_by == known
+
+
 @pytest.mark.parametrize("kind", ["hologram", "year(2)"])
 def test_a_type_that_is_not_captured_is_named_and_other_tables_are_described(kind: str) -> None:
     found = describe_tables([row("a", kind), row("a", table="other")])
