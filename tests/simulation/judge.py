@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
 from pipeline.messages.row_images import ImageKind
+from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -127,11 +128,18 @@ class Judge:
                 if tables.match(table) and was == state and isinstance(state, Unfinished):
                     raise Violation(f"{table} of {snapshot.id} was to be stopped, and is {state}")
 
-    def started(self, checkpoint: Checkpoint) -> None:
-        """Capture starts at the checkpoint's position; nobody knows the columns of some tables from there on."""
-        passed = [t.number for t in self._server.log if t.gtid in checkpoint.position]
-        doubted = checkpoint.recapturing.keys() | checkpoint.unproven
-        self._doubted.update(dict.fromkeys(doubted, max(passed, default=0)))
+    def started(self, checkpoint: Checkpoint, known: KnownSchemas) -> None:
+        """Capture starts at the checkpoint's position; nobody knows the columns of some tables from there on.
+
+        The server has shown its tables, too. Behind what it had executed nobody knows what statements do to them.
+        """
+        unknown = checkpoint.recapturing.keys() | checkpoint.unproven
+        late = {t.statement.table for t in self._server.log if t.statement and t.gtid not in known.at}
+        self._doubted.update(dict.fromkeys(late, self._last_of(known.at)))
+        self._doubted.update(dict.fromkeys(unknown, self._last_of(checkpoint.position)))
+
+    def _last_of(self, position: GtidSet) -> int:
+        return max((t.number for t in self._server.log if t.gtid in position), default=0)
 
     def moved(self, checkpoint: Checkpoint) -> None:
         """Capture begins anew at another position, since the log lacks what lies between."""

@@ -111,6 +111,7 @@ class Simulation:
     def __init__(self, seed: int, world: World) -> None:
         self.random, self.timing = Random(seed), Random(f"timing {seed}")
         self.writing = Random(f"writing {seed}")
+        self.starting = Random(f"starting {seed}")
         self.world = world
         self.story = Story()
         self.reached: Counter[str] = Counter()
@@ -363,11 +364,11 @@ class Simulation:
     def _boot(self) -> None:
         self.server.close_gaps()
         self._look_at_history()
-        known = KnownSchemas(self.server.schemas, self.server.executed)
+        known = self._look_at_tables()
         sealed, snapshot_mode = self.judge.record.checkpoint, self.world.snapshot_mode
         purged = self.server.purged - gtid_set(self.server.strays)
         checkpoint = resume_checkpoint(sealed, known, purged, SnapshotMode.WHEN_NEEDED)
-        self.judge.started(sealed)
+        self.judge.started(sealed, known)
         if checkpoint is not sealed and not (sealed.recapturing and checkpoint.position == sealed.position):
             self.reached["began anew behind a purged log"] += 1
             self.judge.moved(checkpoint)
@@ -389,6 +390,15 @@ class Simulation:
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, snapshot_mode)
         self._perform(orders)
         self._hear(news)
+
+    def _look_at_tables(self) -> KnownSchemas:
+        """Look at the tables twice. The server works on between the two, and may undo there what it did."""
+        first, at = self.server.schemas, self.server.executed
+        for _ in range(self.starting.randrange(4)):
+            self.starting.choice((self.server.write, self.server.alter, self.server.execute_one))()
+        last = self.server.schemas
+        unsettled = frozenset(t for t in first.keys() | last.keys() if first.get(t) != last.get(t))
+        return KnownSchemas(last, at, unsettled=unsettled, end=self.server.end)
 
     def _look_at_history(self) -> None:
         """Compare the last transactions of each source that have passed with the server's. Raises Refused."""
