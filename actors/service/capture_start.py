@@ -19,7 +19,8 @@ log = structlog.get_logger()
 def choose_beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
     """Returns where capture begins or continues. Raises LogPurged or ChangeLeftOut."""
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
-    known = KnownSchemas(captured, found.known.at, unsettled=found.known.unsettled & captured.keys())
+    unsettled = found.known.unsettled & captured.keys()
+    known = KnownSchemas(captured, found.known.at, unsettled=unsettled, end=found.known.end)
     if last is not None:
         digests = {table: each.digest for table, each in last.protected.items()}
         before = recapture.recapture_reprotected(last.checkpoint, digests, settings.protection)

@@ -1,9 +1,9 @@
 """What must be known of the source before capture can start: whether it is suitable, and its tables' schemas.
 
-The schemas come with the set K that they are known at, and `pipeline.verifier.step` needs that no statement
-lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
-between. Then the last schemas hold at the last K. Statements on some of many tables may never leave such a moment.
-After a few looks those tables are `unsettled` that weren't the same in the last two. The others hold at the last K.
+The schemas come with the set K that they are known at, and with the end of the log behind them.
+`pipeline.verifier.step` proves with both where they hold. So the schemas are read, then K, the schemas and the end, and
+these again until nothing has changed in between. Statements on some of many tables may never leave such a moment. After
+a few looks those tables are `unsettled` that weren't the same in the last two.
 
 A look may see the work of a statement that isn't in K and not even in the log (`Source.unlogged`). The table isn't
 settled then, and the others don't wait for it.
@@ -198,6 +198,7 @@ async def _known_schemas(
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables, told, brief=True)
+        end, _ = await source.end_of_log()
         if (again == told and not unlogged) or looks == _MOST_LOOKS:
             doubtful = (unlogged | again.locked) & again.described.keys()
             unsettled = differing_tables(told, again) | doubtful
@@ -211,6 +212,7 @@ async def _known_schemas(
                 _traits(again),
                 unsettled,
                 lowers=case == 1,
+                end=end,
             )
         told = again
 

@@ -69,7 +69,8 @@ class ChangeLeftOut(Definite):
 
 def first_checkpoint(known: KnownSchemas) -> Checkpoint:
     """Returns where a new journal begins: at the source's present, with the schemas that hold there, or may do so."""
-    return Checkpoint(known.at, schemas=dict(known.schemas), unproven=known.unsettled)
+    unproven = known.unsettled if known.end is None else frozenset(known.schemas)
+    return Checkpoint(known.at, schemas=dict(known.schemas), unproven=unproven)
 
 
 def continued_checkpoint(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Checkpoint:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
@@ -18,7 +19,8 @@ class KnownSchemas:
     if it's another one.
     `refused`: the tables that can't be captured as the server describes them, and why. `traits`: what the log doesn't
     say of the others. `unsettled`: those that statements altered just then. Their schemas and traits are the
-    last that were seen, and need not hold at `at`.
+    last that were seen, and need not hold at `at`. `end`: the end of the log after the last report, None if nothing was
+    logged since `at`. Statements before it may have altered a table and undone that between the two reports.
     """
 
     schemas: Mapping[TableId, TableSchema]
@@ -29,6 +31,7 @@ class KnownSchemas:
     traits: Mapping[TableId, Traits] = field(default_factory=dict)
     unsettled: frozenset[TableId] = frozenset()
     lowers: bool = False
+    end: Coordinates | None = None
 
     @property
     def settled(self) -> "KnownSchemas":

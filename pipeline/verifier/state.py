@@ -184,17 +184,25 @@ def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, 
     to_come = state.to_come - gtids
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()
-    arrived = {t: SchemaKnown(s.schema) for t, s in state.tables.items() if isinstance(s, SchemaPending)}
+    arrived = {t: s.schema for t, s in state.tables.items() if isinstance(s, SchemaPending)}
     arrived |= {
-        table: SchemaKnown(state.known.schemas[table])
+        table: state.known.schemas[table]
         for table in state.assumed
         if isinstance(state.tables[table], SchemaKnown) or _is_named(state.tables[table])
     }
-    state = with_tables(replace(state, to_come=to_come, assumed=frozenset()), arrived)
-    state, told = report_schemas(state, [holding.schema for holding in arrived.values()])
+    known = {table: state_at_known(state.known, schema) for table, schema in arrived.items()}
+    state = with_tables(replace(state, to_come=to_come, assumed=frozenset()), known)
+    state, told = report_schemas(
+        state, [each.schema for each in known.values() if isinstance(each, SchemaKnown)]
+    )
     state, stops = apply_survey(state)
     state, keys = _drop_former_keys(state)
     return state, (*told, *stops, *keys)
+
+
+def state_at_known(known: KnownSchemas, schema: TableSchema) -> SchemaKnown | SchemaFetched:
+    """Returns the state of a table with this schema of the start, where all of `known.at` has passed."""
+    return SchemaKnown(schema) if known.end is None else SchemaFetched(schema, known.at, known.end)
 
 
 def restarts_of_assumed(state: State, gtids: GtidSet) -> tuple[MirrorInvalidated, ...]:

@@ -7,10 +7,10 @@ stream. Chunks need that proof in any case: they're read under the schema that h
 
 **The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
 the checkpoint, unless a statement has passed since that touches it. The checkpoint knows those tables (`unproven`).
-Only the server knows the others. Let K be a GTID set at which its schemas held (`KnownSchemas`). A schema holds once
-every transaction of K has passed, until a statement passes that touches the table. What K holds had made the schema
-what it is. While transactions of K are still to come, one of them may be such a statement, and the schema is
-`SchemaPending`.
+Only the server knows the others. Let K be its executed set between two reports of the same schema, and E the end of
+its log after the second (`KnownSchemas`). While transactions of K are still to come, one of them may be a statement
+that has made the schema what it is, and the schema is `SchemaPending`. After them the second report is an answer with
+A = K, as after a statement: a statement behind K may have undone what the last one in K did.
 
 **The proof after a statement.** A statement that isn't in K may have altered a table. Then the verifier queries the
 server again: for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`).
@@ -98,13 +98,21 @@ from pipeline.verifier.state import (
     follow_keys_at_start,
     report_schemas,
     report_stops,
+    state_at_known,
     stop_orphaned_tables,
     survey_again,
     uncapturable_tables,
     unproven_tables,
     with_tables,
 )
-from pipeline.verifier.table_state import SchemaKnown, SchemaPending, Stopped, TableState, Unproven
+from pipeline.verifier.table_state import (
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
+    Stopped,
+    TableState,
+    Unproven,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,9 @@ def start(
         to_come,
         tables,
         dict(schemas),
-        doubtful=frozenset(t for t, table in tables.items() if isinstance(table, Unproven | SchemaPending)),
+        doubtful=frozenset(
+            t for t, each in tables.items() if isinstance(each, Unproven | SchemaPending | SchemaFetched)
+        ),
         assumed=_assumed_tables(known, tables) if to_come else frozenset(),
         outdated_keys=outdated_keys,
         keeps=keeps,
@@ -182,9 +192,9 @@ def _tables_at_start(
         for table, schema in schemas.items()
     }
     for table, schema in known.schemas.items():
-        if all_passed:
-            tables[table] = SchemaKnown(schema)
-        elif not isinstance(tables.get(table), SchemaKnown):
+        if all_passed and tables.get(table) != SchemaKnown(schema):
+            tables[table] = state_at_known(known, schema)
+        elif not all_passed and not isinstance(tables.get(table), SchemaKnown):
             tables[table] = SchemaPending(schema)
     return tables
 

@@ -14,18 +14,21 @@ from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import ExitCode
 from actors.service import assembly
 from actors.service.start_checks import check_server_id, check_servers
+from actors.source import gtid_history
 from actors.source.binlog_dump import replica_uuid
 from actors.source.connection import Source
 from actors.source.preflight import preflight
+from actors.source.watermark_table import SignalTable
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import AlertSettings, Secret, Settings, SnapshotMode
+from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.signals import SignalRejected
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.source.finding import Severity
 from pipeline.source.information_schema import Descriptions
-from tests.servers.journal_oracle import unequal
+from tests.servers.journal_oracle import replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import WithoutLake, pipeline, running
 from tests.servers.webhook import Receiver, receiver
@@ -95,6 +98,36 @@ async def test_statements_that_keep_coming_hold_up_no_start(
         await service.caught_up(mysql)
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", calm, busy) == []
+
+
+async def test_statements_that_undo_each_other_while_the_start_looks(
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both looks show the same columns, and rows between them have others, which the log doesn't name."""
+    server, t = mysql_factory(GTIDS), TableId("d", "t")
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
+    visible, first = gtid_history.visible_transactions, Event()
+
+    async def between(source: Source, markers: SignalTable | None) -> GtidSet:
+        if first.is_set():
+            return await visible(source, markers)
+        first.set()
+        server.sql("ALTER TABLE d.t MODIFY a INT AFTER b")
+        at = await visible(source, markers)
+        server.sql("INSERT INTO d.t (id, a, b) VALUES (1, 10, 20)", "ALTER TABLE d.t MODIFY b INT AFTER a")
+        return at
+
+    monkeypatch.setattr(gtid_history, "visible_transactions", between)
+    async with running(pipeline(server, tmp_path, "d", mode=SnapshotMode.INITIAL)) as service:
+        await service.begun()
+        server.sql("INSERT INTO d.t (id, a, b) VALUES (2, 10, 20)")
+        await service.caught_up(server)
+        await service.execute("s", str(t))
+        await service.completed("s")
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", t) == []
+    changes = replay(tmp_path / "journal", t, since=0).changes
+    assert [change.row for change in changes if change.op == "c"] == [{"id": 2, "a": 10, "b": 20}]
 
 
 async def test_a_wrong_password(mysql: MysqlServer, database: str, tmp_path: Path) -> None:

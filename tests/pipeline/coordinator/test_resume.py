@@ -45,6 +45,8 @@ def test_a_first_start_is_at_the_present() -> None:
     assert resume.first_checkpoint(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
     unsettled = replace(KNOWN, unsettled=frozenset({ORDERS.table}))
     assert resume.first_checkpoint(unsettled).unproven == {ORDERS.table}
+    until = replace(KNOWN, end=Coordinates("binlog.000001", 4))
+    assert resume.first_checkpoint(until).unproven == KNOWN.schemas.keys()
 
 
 def test_a_new_journal_begins_where_another_reader_stopped() -> None:

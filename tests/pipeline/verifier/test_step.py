@@ -85,6 +85,53 @@ def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come
     assert schemas(said) == [SCHEMA]
 
 
+# -- statements that were logged while the server was asked
+
+TWO_LOOKS = KnownSchemas({ORDERS: SCHEMA}, upto(5), end=end(7))
+UNDONE = "ALTER TABLE orders RENAME COLUMN labels TO tags"
+
+
+def test_the_start_s_schema_is_proven_at_the_log_s_end_behind_it() -> None:
+    state = fresh(TWO_LOOKS, 5, old=SCHEMA)
+    assert tables_to_ask(state) == frozenset()
+    state, said = step(state, slice_(6, maps=(MINIMAL,)))
+    assert said == (), "a statement may still be to come"
+    assert schemas(run(state, slice_(7, maps=()))) == [SCHEMA]
+    assert kinds(run(fresh(TWO_LOOKS, 5, old=SCHEMA), LogAdvanced(end(6)))) == ["LogAdvanced"]
+    assert kinds(run(fresh(TWO_LOOKS, 5, old=SCHEMA), LogAdvanced(end(7)))) == [
+        "LogAdvanced",
+        "SchemaVerified",
+    ]
+
+
+def test_a_statement_that_undid_another_leaves_what_lies_between_unproven() -> None:
+    """Orders had SCHEMA, then RENAMED for transaction 6, and SCHEMA again: the server reported SCHEMA twice."""
+    waiting: list[Message] = [slice_(6, maps=(MINIMAL,)), statement(7, UNDONE)]
+    [changes, *_] = run(fresh(TWO_LOOKS, 5, old=SCHEMA), *waiting)
+    assert isinstance(changes, ChangesVerified)
+    [restarted] = changes.restarted
+    assert (changes.tables, restarted.gap) == ((), True)
+    more = (slice_(8, maps=(MINIMAL,)), answer(8, SCHEMA, at=7))
+    assert schemas(run(fresh(TWO_LOOKS, 5, old=SCHEMA), *waiting, *more)) == [SCHEMA]
+
+
+def test_so_does_one_behind_all_that_was_to_come() -> None:
+    lagging: list[Message] = [statement(5, "ALTER TABLE orders ADD x INT"), LogAdvanced(end(5), upto(5))]
+    state = fresh(TWO_LOOKS, 3)
+    for message in lagging:
+        state, _ = step(state, message)
+    [changes, *_] = run(state, slice_(6, maps=(MINIMAL,)), statement(7, UNDONE))
+    assert isinstance(changes, ChangesVerified)
+    assert changes.tables == ()
+    assert kinds(run(state, LogAdvanced(end(7)))) == ["LogAdvanced", "SchemaVerified"]
+
+
+def test_a_checkpoint_with_the_same_schema_needs_no_further_proof() -> None:
+    """No statement has passed since it was proven. So the two looks say no more than it does."""
+    said = run(fresh(TWO_LOOKS, 5, same=SCHEMA), slice_(6, maps=(MINIMAL,)))
+    assert schemas(said) == [SCHEMA]
+
+
 # -- tables that statements altered while the server was asked
 
 UNSETTLED = KnownSchemas(
