@@ -17,10 +17,10 @@ from pipeline.verifier.state import (
     with_tables,
 )
 from pipeline.verifier.table_state import (
+    InDoubt,
     NoSuchTable,
     SchemaFetched,
     SchemaKnown,
-    SchemaPending,
     Stopped,
     Unproven,
 )
@@ -84,8 +84,6 @@ def apply_answers(state: State) -> tuple[State, tuple[News, ...]]:
                     proven.append(schema)
             case _:
                 pass
-    doubtful = frozenset(
-        t for t in state.doubtful if isinstance(tables.get(t), Unproven | SchemaPending | SchemaFetched)
-    )
+    doubtful = frozenset(t for t in state.doubtful if isinstance(tables.get(t), InDoubt))
     state, told = report_schemas(replace(state, tables=tables, doubtful=doubtful), proven)
     return state, (*stops, *told)

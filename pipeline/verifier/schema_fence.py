@@ -24,10 +24,10 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.verifier.columns import NAMES_REMEDY, images_table
 from pipeline.verifier.table_state import (
+    InDoubt,
     NoSuchTable,
     SchemaFetched,
     SchemaKnown,
-    SchemaPending,
     TableState,
     Unproven,
 )
@@ -118,7 +118,7 @@ def _must_wait(state: TableState, images: TableImages | TableUnreadable) -> bool
     """Whether these images have to wait for the proof of their table's schema."""
     if isinstance(images, TableUnreadable) or isinstance(images.map.metadata, FullMetadata):
         return False
-    return isinstance(state, Unproven | SchemaPending | SchemaFetched)
+    return isinstance(state, InDoubt)
 
 
 def prove_schema(

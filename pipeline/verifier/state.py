@@ -39,6 +39,7 @@ from pipeline.verifier.cascades import (
 )
 from pipeline.verifier.schema_fence import HeldMessage
 from pipeline.verifier.table_state import (
+    InDoubt,
     SchemaFetched,
     SchemaKnown,
     SchemaPending,
@@ -123,10 +124,13 @@ class State:
 def with_tables(state: State, changed: Mapping[TableId, TableState]) -> State:
     """Returns the state with these tables changed, except stopped ones: a stop is final here."""
     stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
-    in_doubt = {
-        table for table, s in changed.items() if isinstance(s, Unproven | SchemaPending | SchemaFetched)
-    }
-    return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=state.doubtful | in_doubt)
+    doubtful = state.doubtful | tables_in_doubt(changed)
+    return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=doubtful)
+
+
+def tables_in_doubt(tables: Mapping[TableId, TableState]) -> frozenset[TableId]:
+    """Returns those of these tables whose schema may not hold."""
+    return frozenset(table for table, known in tables.items() if isinstance(known, InDoubt))
 
 
 def stopped_tables(state: State) -> frozenset[TableId]:
@@ -180,7 +184,9 @@ def stop_orphaned_tables(state: State) -> tuple[State, tuple[TableStopped, ...]]
 
 
 def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
-    """The state after these transactions; once none is to come, the schemas and foreign keys of the start hold."""
+    """The state after these transactions. Once none is to come, the start's foreign keys hold, and its schemas can be
+    proven.
+    """
     to_come = state.to_come - gtids
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()

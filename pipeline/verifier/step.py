@@ -101,18 +101,12 @@ from pipeline.verifier.state import (
     state_at_known,
     stop_orphaned_tables,
     survey_again,
+    tables_in_doubt,
     uncapturable_tables,
     unproven_tables,
     with_tables,
 )
-from pipeline.verifier.table_state import (
-    SchemaFetched,
-    SchemaKnown,
-    SchemaPending,
-    Stopped,
-    TableState,
-    Unproven,
-)
+from pipeline.verifier.table_state import SchemaKnown, SchemaPending, Stopped, TableState, Unproven
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +156,7 @@ def start(
         to_come,
         tables,
         dict(schemas),
-        doubtful=frozenset(
-            t for t, each in tables.items() if isinstance(each, Unproven | SchemaPending | SchemaFetched)
-        ),
+        doubtful=tables_in_doubt(tables),
         assumed=_assumed_tables(known, tables) if to_come else frozenset(),
         outdated_keys=outdated_keys,
         keeps=keeps,

@@ -25,7 +25,7 @@ class Unproven:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPending:
-    """The schema that the server had at the start, which will hold once all of `KnownSchemas.at` has passed."""
+    """The schema that the server had at the start, before all of `KnownSchemas.at` has passed."""
 
     wire: ClassVar[str] = "awaited"
 
@@ -80,7 +80,9 @@ class Stopped:
     wire: ClassVar[str] = "stopped"
 
 
-Capturable = Unproven | SchemaPending | SchemaFetched | SchemaKnown | Verified
+InDoubt = Unproven | SchemaPending | SchemaFetched
+
+Capturable = InDoubt | SchemaKnown | Verified
 
 
 TableState = Capturable | Stopped
