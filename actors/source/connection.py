@@ -11,13 +11,13 @@ aiomysql makes Python objects of rows, so chunks bypass it: a `QueryResult` take
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from enum import Enum, auto
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pymysql
 
@@ -73,6 +73,8 @@ _OPENED_AT_ONCE: Final = 50
 
 # The place of Retrieved_Gtid_Set among the columns of SHOW REPLICA STATUS, the same in each version since MySQL 5.6.
 _RETRIEVED: Final = 51
+
+Found = TypeVar("Found")
 
 
 class _Opened(Enum):
@@ -217,7 +219,7 @@ class Source:
         ambiguous = information_schema.ambiguous_key_tables(rows)
         doubtful = information_schema.stale_tables(rows)
         opened = sorted({*ambiguous, *doubtful})
-        keys = await self._keys_of(opened, brief=brief)
+        keys = await self._open_each(opened, self._keys, brief=brief)
         listed = {table: [index for _, _, index, *_ in keys.get(table, ())] for table in ambiguous}
         plain = {
             table
@@ -237,14 +239,7 @@ class Source:
         """The MERGE tables that the user may see, with the tables in the UNION of each; None: it's locked, and the
         answer is to be `brief`."""
         merges = [TableId(*row) for row in await self.ask(information_schema.MERGE_TABLES)]
-        if not brief or not merges:
-            return {merge: await self._union(merge) for merge in merges}
-        found: dict[TableId, frozenset[TableId] | None] = dict.fromkeys(merges)
-        async with self.waiting_briefly():
-            for merge in merges:
-                with suppress(Locked):
-                    found[merge] = await self._union(merge)
-        return found
+        return {**dict.fromkeys(merges), **await self._open_each(merges, self._union, brief=brief)}
 
     async def _union(self, merge: TableId) -> frozenset[TableId]:
         """Returns the tables in the UNION of a MERGE table."""
@@ -254,18 +249,18 @@ class Source:
             return frozenset()
         return information_schema.merged_tables(merge, text)
 
-    async def _keys_of(
-        self, tables: Sequence[TableId], *, brief: bool
-    ) -> dict[TableId, list[tuple[Any, ...]]]:
-        """Returns the rows of SHOW KEYS, if it's to be `brief` without those of locked tables."""
+    async def _open_each(
+        self, tables: Sequence[TableId], look: Callable[[TableId], Awaitable[Found]], *, brief: bool
+    ) -> dict[TableId, Found]:
+        """Returns what each look that opens a table has found, if it's to be `brief` without the locked tables."""
         if not brief or not tables:
-            return {table: await self._keys(table) for table in tables}
-        keys: dict[TableId, list[tuple[Any, ...]]] = {}
+            return {table: await look(table) for table in tables}
+        found: dict[TableId, Found] = {}
         async with self.waiting_briefly():
             for table in tables:
                 with suppress(Locked):
-                    keys[table] = await self._keys(table)
-        return keys
+                    found[table] = await look(table)
+        return found
 
     async def _keys(self, table: TableId) -> list[tuple[Any, ...]]:
         """Returns the rows of SHOW KEYS; none if the table is gone."""

@@ -198,8 +198,8 @@ async def _known_schemas(
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables, told, brief=True)
-        end, _ = await source.end_of_log()
         if (again == told and not unlogged) or looks == _MOST_LOOKS:
+            end, _ = await source.end_of_log()
             doubtful = (unlogged | again.locked) & again.described.keys()
             unsettled = differing_tables(told, again) | doubtful
             refused = {table: why for table, why in again.refused.items() if table not in unsettled}
