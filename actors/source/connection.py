@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 import pymysql
 
 from actors.runtime.secret_files import current_secret
-from actors.source.errors import AnotherServer, Locked, translate_errors
+from actors.source.errors import SKIPPED_TABLES, AnotherServer, Locked, translate_errors
 from actors.source.protocol import ProtocolConnection
 from pipeline.config.settings import ServerSettings, TlsMode
 from pipeline.errors import Definite, Transient
@@ -64,6 +64,8 @@ _SESSION: Final = (
     ),
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 )
+# Before MySQL 8.0 a warning says that an answer lacks tables (`Source.ask`). Broken views give any number of others.
+_ALL_WARNINGS: Final = "SET SESSION max_error_count = 65535"
 
 # A table that is locked may stay so for long, and the others needn't wait for it.
 _WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
@@ -124,6 +126,8 @@ class Source:
                     for statement in _SESSION:
                         text = statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
                         await self._wire.small(Statement(text))
+                    if self.version < (8, 0):
+                        await self._wire.small(Statement(_ALL_WARNINGS))
                     [(server,)] = await self._wire.small(Statement("SELECT LOWER(@@GLOBAL.server_uuid)"))
                 if server != (self.server or server):
                     raise AnotherServer(self.settings, self.server, server)
@@ -426,10 +430,21 @@ class Source:
         return f"SHOW {'BINARY LOG' if self.version >= (8, 4) else 'MASTER'} STATUS"
 
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
-        """The rows of a small result, as Python values."""
+        """The rows of a small result, as Python values.
+
+        Raises Locked where tables are left out because another session has them locked. Before MySQL 8.0
+        information_schema opens the tables. It waits for a lock up to lock_wait_timeout, or not at all in a transaction
+        that has read a table. Then it has no rows of the table, or NULLs, and a warning.
+        """
+        warnings: list[tuple[Any, ...]] = []
         with translate_errors(statement.sql):
             async with self._answer_in_time():
-                return await self._wire.small(statement)
+                rows = await self._wire.small(statement)
+                if self._wire.warned and self.version < (8, 0):
+                    warnings = await self._wire.small(Statement("SHOW WARNINGS"))
+        if any(code in SKIPPED_TABLES for _, code, _ in warnings):
+            raise Locked(f"tables that another session has locked are left out ({statement.sql})")
+        return rows
 
     @asynccontextmanager
     async def select(self, statement: Statement) -> AsyncIterator["QueryResult"]:

@@ -98,6 +98,8 @@ _SCARCE: Final = frozenset(
 _DAMAGED: Final = 1034  # ER_NOT_KEYFILE
 _TEMPORARY_TABLE: Final = "/#sql"
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
+# Warnings by which the server says that its answer leaves out a locked table.
+SKIPPED_TABLES: Final = frozenset({_LOCKED, 1684})  # ER_WARN_I_S_SKIPPED_TABLE
 # Errors of a login, which say that the account can't log in for now; a missing right has another one.
 _ACCESS_DENIED: Final = frozenset(
     {

@@ -110,6 +110,11 @@ class ProtocolConnection(aiomysql.Connection):  # type: ignore[misc]  # aiomysql
             raise
         return list(self._result.rows or ())
 
+    @property
+    def warned(self) -> bool:
+        """Returns whether the last small result came with warnings."""
+        return bool(self._result.warning_count)
+
     async def select(self, statement: Statement) -> tuple[tuple[ResultColumn, ...], RowPackets]:
         """Run a query by the binary protocol and read the head of its result; the rows follow, for `receive`.
 
