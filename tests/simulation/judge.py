@@ -2,14 +2,14 @@
 
 - Each chunk row equals the source's row at the very position at which it's emitted, under the schema that holds there.
 - Whatever row the live view has is the source's, and it has each row of the keys that snapshots have covered.
-- The changes between two positions are in the stream exactly once, with their rows, and so are the statements on the
-  schema; numbers (SCN) only rise. Only where
-  a table's mirror begins again, changes before that may be left out whose columns nobody can name.
+- The changes between two positions are in the stream exactly once, with their rows and columns, and so are the
+  statements on the schema; numbers (SCN) only rise. Only where a table's mirror begins again, changes before that may
+  be left out whose columns nobody can name.
 - What has ended stays as it ended. A table's snapshot is complete only if each row that it was asked for has been
   emitted or has changed since it was asked for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
@@ -97,7 +97,10 @@ class Judge:
         rows = {table: dict(rows) for table, rows in server.initial.items()}
         self._before = begin
         self._doubted: dict[TableId, int] = {}
-        self.record = Record(begin, rows, schemas=dict(begin.schemas))
+        passed = [t for t in server.log if t.gtid in begin.position]
+        self.record = Record(begin, rows, schemas=dict(begin.schemas), passed=numbers(begin.position))
+        for transaction in passed:
+            self.record.schemas.update(transaction.schemas)
 
     def take(self, append: Append) -> None:
         """The next append."""
@@ -186,6 +189,7 @@ class Judge:
         for part in parts:
             came.setdefault(part.changes.schema.table, []).extend(changed(part))
         scns = {t.gtid: before.scn + i for i, t in enumerate(new, 1)}
+        _judge_names(parts, {scns[t.gtid]: t for t in new})
         expected: dict[TableId, list[Changed]] = {}
         for transaction in new:
             for image in images(transaction):
@@ -414,6 +418,18 @@ def _begins_anew(before: Mirror | None, after: Mirror) -> bool:
             return True
         case _:
             return before.since < after.since
+
+
+def _judge_names(parts: Iterable[ChangePart], transactions: Mapping[int, Transaction]) -> None:
+    """Rows have the columns that their table had when they were logged."""
+    for part in parts:
+        schema = part.changes.schema
+        for change in changed(part):
+            logged = (
+                transactions[change.scn].schemas.get(schema.table) if change.scn in transactions else None
+            )
+            if logged and change.kind is not ImageKind.EMPTIED and schema.columns != logged.columns:
+                raise Violation(f"{change} has the columns of {schema}, and was logged under {logged}")
 
 
 def _judge_statements(append: Append, new: Sequence[Transaction], before: Checkpoint) -> None:

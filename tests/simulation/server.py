@@ -106,7 +106,8 @@ class Server:
     `end` is where the log ends, transactions included that haven't committed yet; `executed` lags behind what SELECTs
     see. `locked`: nobody may write. `pinned`: tables that an open transaction has read, so that they can't be altered.
     `number`: which of the servers of this history it is. `gone`: tables that were renamed away, as they were.
-    `lost`: the GTIDs of what a crash of the server took out of its log.
+    `lost`: the GTIDs of what a crash of the server took out of its log. `durable`: so many of the first transactions
+    are never lost.
     """
 
     random: Random
@@ -130,6 +131,7 @@ class Server:
     number: int = 0
     gone: dict[TableId, TableSchema] = field(default_factory=dict)
     lost: set[Gtid] = field(default_factory=set)
+    durable: int = 0
     clock: int = 1_700_000_000_000_000
 
     def __post_init__(self) -> None:
@@ -194,8 +196,26 @@ class Server:
         table = self.random.choice(self.tables)
         if table in self.gone or not self._alterable(table):
             return None
-        statement = self._statement(table, self.random.choice(self.world.alterations))
-        self.schemas = {**self.schemas, table: statement.schema}
+        return self._alter(self._statement(table, self.random.choice(self.world.alterations)))
+
+    def add_column(self) -> TableId | None:
+        """Flush a statement that adds a column to a table that nobody writes to, and let it be executed."""
+        table = self.random.choice(self.tables)
+        if table in self.gone or not self._alterable(table):
+            return None
+        self._alter(self._statement(table, Alteration.ADD))
+        self.come_to_rest()
+        return table
+
+    def rename_column(self, table: TableId, name: str) -> None:
+        """Flush a statement that gives this name to the table's last column; nobody may write to the table."""
+        *others, last = self.schemas[table].columns
+        after = replace(self.schemas[table], columns=(*others, replace(last, name=name)))
+        text = f"ALTER TABLE {table.name} RENAME COLUMN {last.name} TO {name}"
+        self._alter(Statement(table, Alteration.RENAME, text, after))
+
+    def _alter(self, statement: Statement) -> Statement:
+        self.schemas = {**self.schemas, statement.table: statement.schema}
         self._flush((), statement)
         self.commit(self.log[-1])
         return statement
@@ -265,9 +285,9 @@ class Server:
     def lose_tail(self) -> None:
         """Lose the end of the log, and what it did; others get the same GTIDs, as far as it goes."""
         self.come_to_rest()
-        if not self.log:
+        if len(self.log) == self.durable:
             return
-        count = self.random.choice((1, 2, len(self.log)))
+        count = min(self.random.choice((1, 2, len(self.log))), len(self.log) - self.durable)
         self.story.tell("the server crashes, and loses the last transactions:", count)
         for transaction in self.log[-count:]:
             self.lost.add(transaction.gtid)
