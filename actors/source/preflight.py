@@ -1,6 +1,6 @@
 """What must be known of the source before capture can start: whether it is suitable, and its tables' schemas.
 
-The schemas come with the set K that they are known at, and with the end of the log behind them.
+The schemas come with the set K that they are known at, and with the end of the log after that.
 `pipeline.verifier.step` proves with both where they hold. So the schemas are read, then K, the schemas and the end, and
 these again until nothing has changed in between. Statements on some of many tables may never leave such a moment. After
 a few looks those tables are `unsettled` that weren't the same in the last two.
@@ -186,7 +186,7 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
 async def _known_schemas(
     source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None
 ) -> KnownSchemas:
-    """Returns the schemas of the tables that are read from the log, and a set at which they hold.
+    """Returns the schemas of the tables that are read from the log, with the set and the end that prove them.
 
     `told`: the source's earlier answer; `markers`: see `query_tables`.
     """
@@ -194,10 +194,10 @@ async def _known_schemas(
     looks = 0
     while True:
         looks += 1
-        unlogged = await source.unlogged(told.described.keys())
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables, told, brief=True)
+        unlogged = await source.unlogged(again.described.keys())
         if (again == told and not unlogged) or looks == _MOST_LOOKS:
             end, _ = await source.end_of_log()
             doubtful = (unlogged | again.locked) & again.described.keys()

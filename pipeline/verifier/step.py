@@ -10,7 +10,7 @@ the checkpoint, unless a statement has passed since that touches it. The checkpo
 Only the server knows the others. Let K be its executed set between two reports of the same schema, and E the end of
 its log after the second (`KnownSchemas`). While transactions of K are still to come, one of them may be a statement
 that has made the schema what it is, and the schema is `SchemaPending`. After them the second report is an answer with
-A = K, as after a statement: a statement behind K may have undone what the last one in K did.
+A = K, as after a statement: a statement after K may have undone what the last one in K did.
 
 **The proof after a statement.** A statement that isn't in K may have altered a table. Then the verifier queries the
 server again: for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`).
@@ -38,16 +38,16 @@ reports schemas and stops through `state`.
 
 If a table has another schema in K than in the checkpoint, a statement to come has to explain it. Otherwise the table
 was altered without one, or capture continues at a server where it has other columns (`State.assumed`). Once all of K
-has passed, it gets the server's schema, and restarts if its changes got names meanwhile.
+has passed, the server's schema is an answer for it, and it restarts if its changes got names meanwhile.
 
 Statements may have altered a table at the very moment of K (`KnownSchemas.unsettled`). If the checkpoint has its
 schema, that holds until they pass. Otherwise it's unproven, as after a statement.
 
 **Tables that the checkpoint doesn't know** are reported as soon as their schema is proven. Those of the server's
-schemas are reported at the start, or once nothing is to come. Any other is reported with its first map, or with the
-answer after its creation. A table that is no longer captured is stopped, because it would have a gap if it were
-captured again. A table that the checkpoint knows as unproven is reported with its proof too, also if it has its schema
-already: the coordinator waits for that.
+schemas are reported once all of K has passed and the stream has reached E. Any other is reported with its first map, or
+with the answer after its creation. A table that is no longer captured is stopped, because it would have a gap if it
+were captured again. A table that the checkpoint knows as unproven is reported with its proof too, also if it has its
+schema already: the coordinator waits for that.
 
 A pause of the reader is reported at once, also while images wait. They then come after it, like everything that the
 reader hasn't read.

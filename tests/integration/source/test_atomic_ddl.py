@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from actors.source import gtid_history
 from actors.source.connection import Source
 from actors.source.preflight import preflight, query_tables
+from actors.source.watermark_table import SignalTable
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
+from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId
 from tests.servers.awaiting import until
 from tests.servers.mysql import MysqlFactory
@@ -77,6 +80,29 @@ async def test_a_table_that_shows_what_is_not_executed_is_not_settled(
         assert answer.tables == answer.schemas.keys() == {OTHER}
     assert not (await preflight(capture)).known.unsettled
     assert (await query_tables(capture.source, server.uuid, frozenset({T, OTHER}))).tables == {T, OTHER}
+
+
+async def test_a_table_that_a_start_sees_the_second_time_as_it_is_not_executed_is_not_settled(
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks as it did the first time. Yet a statement that the set has lies in between, and is being undone."""
+    server = mysql_factory({**GTIDS, "plugin_load_add": "semisync_source.so"})
+    create(server, "MyISAM")
+    visible, begun = gtid_history.visible_transactions, asyncio.Event()
+    async with AsyncExitStack() as stack:
+
+        async def between(source: Source, markers: SignalTable | None) -> GtidSet:
+            if begun.is_set():
+                return await visible(source, markers)
+            begun.set()
+            server.sql("ALTER TABLE d.t MODIFY a INT AFTER b")
+            at = await visible(source, markers)
+            undone = working(server, "ALTER TABLE d.t MODIFY b INT AFTER a", ["id", "a", "b"])
+            await stack.enter_async_context(undone)
+            return at
+
+        monkeypatch.setattr(gtid_history, "visible_transactions", between)
+        assert (await preflight(pipeline(server, tmp_path, "d"))).known.unsettled == {T}
 
 
 async def test_a_table_that_is_gone_before_its_drop_is_executed_is_not_settled(
