@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 import pymysql
 
 from actors.runtime.secret_files import current_secret
-from actors.source.errors import SKIPPED_TABLES, AnotherServer, Locked, translate_errors
+from actors.source.errors import AnotherServer, Locked, raise_for_skipped, translate_errors
 from actors.source.protocol import ProtocolConnection
 from pipeline.config.settings import ServerSettings, TlsMode
 from pipeline.errors import Definite, Transient
@@ -207,9 +207,9 @@ class Source:
     ) -> Descriptions:
         """What the server says of those of these tables that exist and that the user may see.
 
-        `before`: an earlier answer, which is returned if the server says the same. `brief`: a table that has to be
-        opened for its keys or its UNION, and is locked, doesn't hold up the others (`Descriptions.locked`). Else it
-        raises Locked in the end.
+        `before`: an earlier answer, which is returned if the server says the same. `brief`: as a part of many tables. A
+        locked one that has to be opened for its keys doesn't hold up the others (`Descriptions.locked`). The answer
+        says which MERGE table has which one in its UNION. Else it raises Locked in the end.
         """
         if not tables:
             return Descriptions({}, {})
@@ -233,17 +233,16 @@ class Source:
         found = information_schema.describe_tables(rows, listed)
         found = information_schema.without_stale_columns(found, plain)
         found = replace(found, locked=frozenset(opened) - keys.keys())
-        if all(each.traits.engine != MERGEABLE for each in found.described.values()):
+        if not brief or all(each.traits.engine != MERGEABLE for each in found.described.values()):
             return found if opened else replace(found, rows=rows)
         return information_schema.with_merge_tables(
-            found, await self._merge_tables(brief=brief), folds=bool(await self.lower_case_table_names())
+            found, await self._merge_tables(), folds=bool(await self.lower_case_table_names())
         )
 
-    async def _merge_tables(self, *, brief: bool) -> dict[TableId, frozenset[TableId] | None]:
-        """The MERGE tables that the user may see, with the tables in the UNION of each; None: it's locked, and the
-        answer is to be `brief`."""
+    async def _merge_tables(self) -> dict[TableId, frozenset[TableId] | None]:
+        """The MERGE tables that the user may see, with the tables in the UNION of each; None: it's locked."""
         merges = [TableId(*row) for row in await self.ask(information_schema.MERGE_TABLES)]
-        return {**dict.fromkeys(merges), **await self._open_each(merges, self._union, brief=brief)}
+        return {**dict.fromkeys(merges), **await self._open_each(merges, self._union, brief=True)}
 
     async def _union(self, merge: TableId) -> frozenset[TableId]:
         """Returns the tables in the UNION of a MERGE table."""
@@ -432,9 +431,10 @@ class Source:
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
         """The rows of a small result, as Python values.
 
-        Raises Locked where tables are left out because another session has them locked. Before MySQL 8.0
-        information_schema opens the tables. It waits for a lock up to lock_wait_timeout, or not at all in a transaction
-        that has read a table. Then it has no rows of the table, or NULLs, and a warning.
+        Raises Locked where tables are left out because another session has them locked, and Transient where the server
+        couldn't open them. Before MySQL 8.0 information_schema opens the tables. It waits for a lock up to
+        lock_wait_timeout, or not at all in a transaction that has read a table. Then it has no rows of the table, or
+        NULLs, and a warning.
         """
         warnings: list[tuple[Any, ...]] = []
         with translate_errors(statement.sql):
@@ -442,8 +442,7 @@ class Source:
                 rows = await self._wire.small(statement)
                 if self._wire.warned and self.version < (8, 0):
                     warnings = await self._wire.small(Statement("SHOW WARNINGS"))
-        if any(code in SKIPPED_TABLES for _, code, _ in warnings):
-            raise Locked(f"tables that another session has locked are left out ({statement.sql})")
+        raise_for_skipped(warnings, statement.sql)
         return rows
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -98,8 +98,7 @@ _SCARCE: Final = frozenset(
 _DAMAGED: Final = 1034  # ER_NOT_KEYFILE
 _TEMPORARY_TABLE: Final = "/#sql"
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
-# Warnings by which the server says that its answer leaves out a locked table.
-SKIPPED_TABLES: Final = frozenset({_LOCKED, 1684})  # ER_WARN_I_S_SKIPPED_TABLE
+_SKIPPED: Final = 1684  # ER_WARN_I_S_SKIPPED_TABLE, for the same reason in a transaction
 # Errors of a login, which say that the account can't log in for now; a missing right has another one.
 _ACCESS_DENIED: Final = frozenset(
     {
@@ -220,6 +219,18 @@ def _judge(error: Exception, doing: str) -> Transient | Definite:
         return Transient(f"{text} ({doing})")
     kind = StatementOutdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
     return kind(f"{text} (error {code} of the source; {doing})")
+
+
+def raise_for_skipped(warnings: Iterable[tuple[str, int, str]], doing: str) -> None:
+    """Raises Locked or Transient if a warning says that the answer lacks a table that the server couldn't open now.
+
+    `warnings`: rows of SHOW WARNINGS.
+    """
+    for _, code, text in warnings:
+        if code in (_LOCKED, _SKIPPED):
+            raise Locked(f"the answer leaves out a table that another session has locked: {text} ({doing})")
+        if _passes(code, text):
+            raise Transient(f"the answer leaves out a table: {text} ({doing})")
 
 
 def _passes(code: int, text: str) -> bool:

@@ -274,13 +274,13 @@ async def test_nothing_that_a_server_sets_for_its_sessions_cuts_or_misplaces_row
         async with bench(mysql, database) as running:
             read = await running.walk(await running.plan(TableId(database, "t")), 7)
         async with connected(mysql, database) as source:
-            described = await source.describe([TableId(database, "part")])
+            told = await source.descriptions([TableId(database, "part")], brief=True)
             tables = {table.name for table in await source.tables() if table.database == database}
     finally:
         mysql.sql(*(f"SET GLOBAL {name} = {value}" for name, value in zip(few, before, strict=True)))
     assert [n for batch in read for n in batch.column("c").to_pylist()] == list(range(100))
     assert tables == {"t", "part", "merged"}
-    assert described[TableId(database, "part")].traits.merged_by == TableId(database, "merged")
+    assert told.described[TableId(database, "part")].traits.merged_by == TableId(database, "merged")
 
 
 async def test_a_key_that_is_a_unique_index(mysql: MysqlServer, database: str) -> None:

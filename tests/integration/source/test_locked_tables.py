@@ -69,6 +69,25 @@ async def test_a_locked_merge_table_leaves_out_those_that_it_may_have_in_its_uni
     assert answer.traits[his].merged_by == TableId(database, "his_merge_renamed")
 
 
+async def test_a_locked_table_holds_up_no_snapshot_of_another(either: tuple[MysqlServer, str]) -> None:
+    """Chunks needn't know which MERGE tables have a MyISAM table in their UNION."""
+    server, database = either
+    server.sql(
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY) ENGINE=MyISAM" for name in ("free", "his")),
+        "CREATE TABLE his_merge (id INT PRIMARY KEY) ENGINE=MERGE UNION=(his)",
+        database=database,
+    )
+    free = TableId(database, "free")
+    async with (
+        connected(server, database) as source,
+        locked(server, database, "his_merge"),
+        source.waiting_briefly(),
+    ):
+        assert free in await source.describe([free])
+        assert "PRIMARY" in await source.indexes(free)
+        assert await source.estimate(free) == 0
+
+
 @pytest.mark.parametrize("waits", [True, False], ids=["waits", "within a transaction"])
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
 async def test_an_answer_that_leaves_out_a_locked_table_is_none_on_an_old_server(

@@ -235,7 +235,7 @@ def test_labels_of_the_character_set_binary_are_utf_8_or_refused() -> None:
 def test_names_are_bound() -> None:
     for tables, parameters in (
         ([TableId("a", "b"), TableId("c", "d'")], ("a", "b", "c", "d'")),
-        ([TableId("c", "d'")], 2 * ("c", "d'")),
+        ([TableId("c", "d'")], 6 * ("c", "d'")),
     ):
         statement = describe(tables)
         assert statement.parameters == parameters
