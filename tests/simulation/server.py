@@ -106,8 +106,7 @@ class Server:
     `end` is where the log ends, transactions included that haven't committed yet; `executed` lags behind what SELECTs
     see. `locked`: nobody may write. `pinned`: tables that an open transaction has read, so that they can't be altered.
     `number`: which of the servers of this history it is. `gone`: tables that were renamed away, as they were.
-    `lost`: the GTIDs of what a crash of the server took out of its log. `durable`: so many of the first transactions
-    are never lost.
+    `lost`: the GTIDs of what a crash of the server took out of its log.
     """
 
     random: Random
@@ -131,7 +130,6 @@ class Server:
     number: int = 0
     gone: dict[TableId, TableSchema] = field(default_factory=dict)
     lost: set[Gtid] = field(default_factory=set)
-    durable: int = 0
     clock: int = 1_700_000_000_000_000
 
     def __post_init__(self) -> None:
@@ -285,9 +283,9 @@ class Server:
     def lose_tail(self) -> None:
         """Lose the end of the log, and what it did; others get the same GTIDs, as far as it goes."""
         self.come_to_rest()
-        if len(self.log) == self.durable:
+        if not self.log:
             return
-        count = min(self.random.choice((1, 2, len(self.log))), len(self.log) - self.durable)
+        count = self.random.choice((1, 2, len(self.log)))
         self.story.tell("the server crashes, and loses the last transactions:", count)
         for transaction in self.log[-count:]:
             self.lost.add(transaction.gtid)

@@ -53,6 +53,7 @@ from pipeline.signals.signal import (
     StopSnapshot,
     VerifyTables,
 )
+from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Repairing
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import ServerAnswer
@@ -118,8 +119,7 @@ class Simulation:
         self.replica = Replica(self.server, self.random) if world.reads is Reads.REPLICA else None
         self.sent: list[Signal] = []
         known = self._look_at_tables()
-        self.server.durable = len(self.server.log)  # nobody has read these, and could tell them from others
-        self.judge = Judge(self.server, first_checkpoint(known))
+        self.judge = Judge(self.server, self._with_initial_witnesses(first_checkpoint(known)))
         self.sealed = self.judge.record.copy()
         self.segments = Segments()
         self.sink = Sink(self.segments, self.random, self.story, self.reached)
@@ -370,6 +370,7 @@ class Simulation:
         self.judge.started(sealed, known)
         if checkpoint is not sealed and not (sealed.recapturing and checkpoint.position == sealed.position):
             self.reached["began anew behind a purged log"] += 1
+            checkpoint = checkpoint if checkpoint.witnesses else self._with_initial_witnesses(checkpoint)
             self.judge.moved(checkpoint)
         self.coverage = Coverage(self.reached, self.server)
         self.reader = Reader(self.server, checkpoint.position, self.world, self.random)
@@ -389,6 +390,13 @@ class Simulation:
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, snapshot_mode)
         self._perform(orders)
         self._hear(news)
+
+    def _with_initial_witnesses(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Nothing of its position has passed. The last transaction of each source is looked up in the log."""
+        there = [each for each in self.server.log if each.gtid in checkpoint.position - self.server.purged]
+        last = {each.gtid.source: each for each in sorted(there, key=lambda each: each.gtid.number)}
+        witnesses = tuple(Witness(each.gtid, each.time, 0) for each in last.values())
+        return replace(checkpoint, witnesses=witnesses)
 
     def _look_at_tables(self) -> KnownSchemas:
         """Look at the tables twice. The server may rename a column in between, and undo that behind its GTIDs."""
