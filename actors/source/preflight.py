@@ -128,7 +128,7 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     # First, so that the others have it.
     end, _ = await source.end_of_log()
     purged = await gtid_history.purged_transactions(source, by_coordinates is not None)
-    known = await _known_schemas(source, settings, told, by_coordinates)
+    known = await _known_schemas(source, settings, told, by_coordinates, end)
     keys = unlogged_foreign_keys(facts)
     logged = logs_cascades(source.version, facts.variables)
     outdated_keys = None if logged else OutdatedForeignKeys(reread)
@@ -184,11 +184,12 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
 
 
 async def _known_schemas(
-    source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None
+    source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None, before: Coordinates
 ) -> KnownSchemas:
     """Returns the schemas of the tables that are read from the log, with the set and the end that prove them.
 
-    `told`: the source's earlier answer; `markers`: see `query_tables`.
+    `told`: the source's earlier answer; `markers`: see `query_tables`; `before`: where the log ended already. If it
+    still ends there, no statement can have come in between, and the set alone proves settled tables.
     """
     case, utc_since = await source.lower_case_table_names(), await source.utc_since()
     looks = 0
@@ -203,6 +204,7 @@ async def _known_schemas(
             doubtful = (unlogged | again.locked) & again.described.keys()
             unsettled = differing_tables(told, again) | doubtful
             refused = {table: why for table, why in again.refused.items() if table not in unsettled}
+            quiet = end == before and not unsettled
             return KnownSchemas(
                 _schemas(again),
                 later,
@@ -212,7 +214,7 @@ async def _known_schemas(
                 _traits(again),
                 unsettled,
                 lowers=case == 1,
-                end=end,
+                end=None if quiet else end,
             )
         told = again
 

@@ -10,7 +10,8 @@ the checkpoint, unless a statement has passed since that touches it. The checkpo
 Only the server knows the others. Let K be its executed set between two reports of the same schema, and E the end of
 its log after the second (`KnownSchemas`). While transactions of K are still to come, one of them may be a statement
 that has made the schema what it is, and the schema is `SchemaPending`. After them the second report is an answer with
-A = K, as after a statement: a statement after K may have undone what the last one in K did.
+A = K, as after a statement: a statement after K may have undone what the last one in K did. If the log has ended at one
+place since before K, there was none, and the schema holds at K: many idle tables needn't be proven one by one.
 
 **The proof after a statement.** A statement that isn't in K may have altered a table. Then the verifier queries the
 server again: for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`).

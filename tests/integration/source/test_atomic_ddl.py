@@ -105,6 +105,23 @@ async def test_a_table_that_a_start_sees_the_second_time_as_it_is_not_executed_i
         assert (await preflight(pipeline(server, tmp_path, "d"))).known.unsettled == {T}
 
 
+async def test_what_a_start_sees_of_a_quiet_server_holds_at_once(
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = mysql_factory(GTIDS)
+    create(server, "InnoDB")
+    assert (await preflight(pipeline(server, tmp_path, "d"))).known.end is None
+    visible = gtid_history.visible_transactions
+
+    async def busy(source: Source, markers: SignalTable | None) -> GtidSet:
+        at = await visible(source, markers)
+        server.sql("INSERT INTO d.other VALUES (1)")
+        return at
+
+    monkeypatch.setattr(gtid_history, "visible_transactions", busy)
+    assert (await preflight(pipeline(server, tmp_path, "d"))).known.end is not None
+
+
 async def test_a_table_that_is_gone_before_its_drop_is_executed_is_not_settled(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
