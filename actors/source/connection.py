@@ -207,9 +207,9 @@ class Source:
     ) -> Descriptions:
         """What the server says of those of these tables that exist and that the user may see.
 
-        `before`: an earlier answer, which is returned if the server says the same. `brief`: as a part of many tables. A
-        locked one that has to be opened for its keys doesn't hold up the others (`Descriptions.locked`). The answer
-        says which MERGE table has which one in its UNION. Else it raises Locked in the end.
+        `before`: an earlier answer, which is returned if the server says the same. `brief`: a locked table that has to
+        be opened for its keys doesn't hold up the others (`Descriptions.locked`), and the answer says which MERGE table
+        has which one in its UNION. Without it a locked table raises Locked, and the answer leaves out the UNIONs.
         """
         if not tables:
             return Descriptions({}, {})
