@@ -17,7 +17,7 @@ from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
-from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaChanged, SchemaVerified
+from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaChanged, SchemasVerified
 from pipeline.messages.inboxes import ToSchemaVerifier, ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import step as schema_verifier
@@ -114,7 +114,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
                     self.metrics.count(catalogue.SCHEMA_CHANGES, table=str(table))
                 for each in restarted:
                     self._measure(each)
-            case ChangesVerified(restarted=restarted) | SchemaVerified(restarted=restarted):
+            case ChangesVerified(restarted=restarted) | SchemasVerified(restarted=restarted):
                 for each in restarted:
                     self._measure(each)
             case MirrorInvalidated(table, reason=reason):

@@ -29,13 +29,13 @@ from pipeline.messages.changes import (
     CreationStatements,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TransactionPartVerified,
 )
 from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPart
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.ddl.alter_table import Alteration, Altered
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import (
     Checkpoint,
     Filling,
@@ -136,9 +136,11 @@ def journaled_alterations(scn: int, after: Checkpoint, message: object) -> tuple
     match message:
         case SchemaChanged(alterations=alterations):
             return tuple(Altered(scn + 1, alteration) for alteration in alterations)
-        case SchemaVerified(schema, restarted) if any(each.emptied for each in restarted):
-            still_empty = Altered(scn, Alteration(schema, "CREATE TABLE", emptied=True))
-            return (still_empty,) if after.mirrors.get(schema.table) == Ready(scn) else ()
+        case SchemasVerified(schemas, restarted):
+            emptied = {each.table for each in restarted if each.emptied}
+            emptied = {table for table in emptied if after.mirrors.get(table) == Ready(scn)}
+            still_empty = (each for each in schemas if each.table in emptied)
+            return tuple(Altered(scn, Alteration(each, "CREATE TABLE", emptied=True)) for each in still_empty)
         case _:
             return ()
 
@@ -164,27 +166,40 @@ def invalidate_mirrors(state: State, tables: tuple[MirrorInvalidated, ...]) -> S
     return state
 
 
-def schema_verified(state: State, message: SchemaVerified) -> State:
-    """Handles a verified schema, which holds from here on. Chunks that were ordered under another one aren't emitted.
+def schemas_verified(state: State, message: SchemasVerified) -> State:
+    """Handles verified schemas, which hold from here on. Chunks that were ordered under others aren't emitted.
 
-    The checkpoint always gets both: the schema and the generation that the mirror begins for it. A statement may have
+    The checkpoint always gets both: a schema and the generation that the mirror begins for it. A statement may have
     removed the cause for which a snapshot failed: the table was gone, for example, and is there again. So a mirror that
     lacks rows since then begins again.
+
+    What doesn't concern a table by itself is done once: there may be thousands of schemas.
     """
-    schema, scanned = message.schema, state.checkpoint.scanned
-    if schema.key and schema.table in scanned:
-        state = with_checkpoint(state, scanned=scanned - {schema.table})
+    keyed = {schema.table for schema in message.schemas if schema.key}
+    state = with_checkpoint(state, scanned=state.checkpoint.scanned - keyed)
     state = invalidate_mirrors(state, message.restarted)
-    schemas = state.checkpoint.schemas
-    if schemas.get(schema.table) != schema or isinstance(state.plans.get(schema.table), SchemaDiffers):
-        state = drop_windows(state, {schema.table})
-    altered = schema.table in state.checkpoint.unproven
-    unproven = state.checkpoint.unproven - {schema.table}
-    state = with_checkpoint(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
-    state = recast_keys(state, schema)
-    if altered and schema.key and _lacks_failed_rows(state.checkpoint, schema.table):
-        state = mirror_invalidated(state, MirrorInvalidated(schema.table, _ALTERED))
+    state = drop_windows(state, _outdated_plans(state, message.schemas))
+    unproven = state.checkpoint.unproven
+    verified = {schema.table: schema for schema in message.schemas}
+    state = with_checkpoint(
+        state, schemas={**state.checkpoint.schemas, **verified}, unproven=unproven - verified.keys()
+    )
+    for schema in message.schemas:
+        state = recast_keys(state, schema)
+    for table in sorted(keyed & unproven):
+        if _lacks_failed_rows(state.checkpoint, table):
+            state = mirror_invalidated(state, MirrorInvalidated(table, _ALTERED))
     return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.snapshot_mode))
+
+
+def _outdated_plans(state: State, schemas: tuple[TableSchema, ...]) -> frozenset[TableId]:
+    """Returns those of these tables whose chunks and plans are of another schema, or show another one."""
+    now = state.checkpoint.schemas
+    return frozenset(
+        each.table
+        for each in schemas
+        if now.get(each.table) != each or isinstance(state.plans.get(each.table), SchemaDiffers)
+    )
 
 
 def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:

@@ -259,8 +259,8 @@ def _handle(
         case changes.SchemaChanged():
             after = handle_schemas.schema_changed(state, message)
             return after, handle_schemas.emptying_changes(after, message), ()
-        case changes.SchemaVerified():
-            return handle_schemas.schema_verified(state, message), (), ()
+        case changes.SchemasVerified():
+            return handle_schemas.schemas_verified(state, message), (), ()
         case changes.MirrorInvalidated():
             return handle_schemas.mirror_invalidated(state, message), (), ()
         case journal.MirrorDataExpired():

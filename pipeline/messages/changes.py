@@ -54,10 +54,12 @@ class TransactionPartVerified:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaVerified:
-    """From this place on the table has this schema; it's `restarted`, at once, where its rows can't stay under it."""
+class SchemasVerified:
+    """From this place on these tables have these schemas, one each. Those whose rows can't stay under theirs are
+    `restarted`, at once.
+    """
 
-    schema: TableSchema
+    schemas: tuple[TableSchema, ...]
     restarted: tuple["MirrorInvalidated", ...] = ()
 
 

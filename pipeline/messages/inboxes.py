@@ -31,7 +31,7 @@ ToChunkSelector = (
 )
 ToBinlogReader = binlog.PauseReading | binlog.ResumeReading
 _OfTables = (
-    changes.SchemaVerified
+    changes.SchemasVerified
     | changes.SchemaChanged
     | changes.EnginesSurveyed
     | changes.ForeignKeysFollowed

@@ -27,7 +27,7 @@ MESSAGE_NAMES: Final[Mapping[type, str]] = {
     changes.EnginesSurveyed: "EnginesSurveyed",
     changes.ForeignKeysFollowed: "ForeignKeysFollowed",
     changes.SchemaChanged: "SchemaChanged",
-    changes.SchemaVerified: "SchemaVerified",
+    changes.SchemasVerified: "SchemasVerified",
     journal.SegmentSealed: "SegmentSealed",
     signals.SignalAccepted: "SignalAccepted",
     signals.SignalReceived: "SignalReceived",

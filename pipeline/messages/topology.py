@@ -114,7 +114,7 @@ EDGES = (
         (
             changes.ChangesVerified,
             changes.TransactionPartVerified,
-            changes.SchemaVerified,
+            changes.SchemasVerified,
             changes.SchemaChanged,
             changes.EnginesSurveyed,
             changes.ForeignKeysFollowed,

@@ -1,9 +1,11 @@
 """The server's answers: which schemas, foreign keys and traits of tables they prove, and from where on."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages.changes import ForeignKeysFollowed
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.verifier.cascades import effects_of_new_keys
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import (
@@ -72,18 +74,24 @@ def apply_answers(state: State) -> tuple[State, tuple[News, ...]]:
     state, stops = apply_survey(state)
     if not state.doubtful or state.log_position is None:
         return state, stops
-    tables = dict(state.tables)
-    proven: list[TableSchema] = []
-    for table in sorted(state.doubtful):
-        match tables.get(table):
-            case SchemaFetched(schema, _, end) if state.log_position.reaches(end):
-                if isinstance(schema, NoSuchTable):
-                    del tables[table]
-                else:
-                    tables[table] = SchemaKnown(schema)
-                    proven.append(schema)
-            case _:
-                pass
+    reached = dict(_reached(state, state.log_position))
+    tables, proven = dict(state.tables), []
+    for table, schema in sorted(reached.items()):
+        if isinstance(schema, NoSuchTable):
+            del tables[table]
+        else:
+            tables[table] = SchemaKnown(schema)
+            proven.append(schema)
     doubtful = frozenset(t for t in state.doubtful if isinstance(tables.get(t), InDoubt))
     state, told = report_schemas(replace(state, tables=tables, doubtful=doubtful), proven)
     return state, (*stops, *told)
+
+
+def _reached(state: State, position: Coordinates) -> Iterator[tuple[TableId, TableSchema | NoSuchTable]]:
+    """Returns the answers that hold from here on. The stream may still be on its way to thousands of others."""
+    for table in state.doubtful:
+        match state.tables.get(table):
+            case SchemaFetched(schema, _, end) if position.reaches(end):
+                yield table, schema
+            case _:
+                pass

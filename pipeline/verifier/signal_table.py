@@ -20,7 +20,7 @@ from pipeline.messages.changes import (
     ChangesVerified,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
     TransactionPartVerified,
 )
@@ -74,8 +74,8 @@ def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows,
             return replace(rows, waiting=waiting), replace(message, tables=_others(rows, tables))
         case SchemaChanged() if not rows.captured:
             return rows, message.without((rows.table,))
-        case SchemaVerified(schema=TableSchema(table=table)) if not rows.captured and table == rows.table:
-            return rows, None
+        case SchemasVerified() if not rows.captured:
+            return rows, _other_schemas(rows, message)
         case TableStopped(reason=reason) if reason == LEFT_OUT:
             return rows, message
         case MirrorInvalidated(table) | TableStopped(table) if not rows.captured and table == rows.table:
@@ -86,12 +86,18 @@ def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows,
 
 def _problem(rows: SignalRows, message: FromVerifier) -> str | None:
     match message:
-        case SchemaVerified(schema=schema) if schema.table == rows.table:
-            return why_unreadable(schema)
+        case SchemasVerified(schemas):
+            its_own = (schema for schema in schemas if schema.table == rows.table)
+            return next(map(why_unreadable, its_own), rows.problem)
         case TableStopped(table, reason) if table == rows.table and reason != LEFT_OUT:
             return reason
         case _:
             return rows.problem
+
+
+def _other_schemas(rows: SignalRows, message: SchemasVerified) -> SchemasVerified | None:
+    schemas = tuple(schema for schema in message.schemas if schema.table != rows.table)
+    return SchemasVerified(schemas, _other_restarts(rows, message.restarted)) if schemas else None
 
 
 def _others(rows: SignalRows, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:

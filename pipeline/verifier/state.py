@@ -4,7 +4,7 @@ The functions are the changes of it that several of its handlers make. Most of t
 proven, a mirror that begins again, or a table that stops.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.config.column_protection import UNPROTECTED, Protection
@@ -19,7 +19,7 @@ from pipeline.messages.changes import (
     ForeignKeysFollowed,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
     TransactionPartVerified,
 )
@@ -49,7 +49,7 @@ from pipeline.verifier.table_state import (
     Verified,
 )
 
-News = SchemaVerified | EnginesSurveyed | ForeignKeysFollowed | MirrorInvalidated | TableStopped
+News = SchemasVerified | EnginesSurveyed | ForeignKeysFollowed | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 _ELSEWHERE = (
@@ -146,24 +146,30 @@ def unproven_tables(state: State) -> frozenset[TableId]:
 
 
 def report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
-    """Reports these schemas. A table restarts if its rows can't stay unchanged, and stops if it can't be captured."""
+    """Reports these schemas, one of each table. A table restarts if its rows can't stay unchanged, and stops if it
+    can't be captured.
+
+    One message reports all of them: the checkpoint that follows from one costs as much as there are tables.
+    """
     schemas = list(schemas)
     stops = report_stops(stopped_tables(state), uncapturable_tables(schemas, state.protection))
     state = with_tables(state, {stop.table: Stopped() for stop in stops})
-    news: list[News] = [*stops]
-    reported = dict(state.reported)
+    verified = tuple(each for each in schemas if not isinstance(state.tables.get(each.table), Stopped))
+    if not verified:
+        return state, stops
+    restarted = tuple(_restarts_under(state, verified))
+    reported = {**state.reported, **{schema.table: schema for schema in verified}}
+    return replace(state, reported=reported), (*stops, SchemasVerified(verified, restarted))
+
+
+def _restarts_under(state: State, schemas: tuple[TableSchema, ...]) -> Iterator[MirrorInvalidated]:
+    """Returns the restarts of tables whose rows can't stay unchanged under these schemas."""
     for schema in schemas:
-        table = schema.table
-        if isinstance(state.tables.get(table), Stopped):
-            continue
-        before = reported.get(table)
-        why = None if before is None else incompatibility(before, schema)
-        # Without a key there's no mirror. The one that there is stays as it was with a key.
-        emptied = table in state.emptied and bool(schema.key)
-        restarted = () if why is None else (MirrorInvalidated(table, why, emptied=emptied),)
-        news.append(SchemaVerified(schema, restarted))
-        reported[table] = schema
-    return replace(state, reported=reported), tuple(news)
+        before = state.reported.get(schema.table)
+        if before is not None and (why := incompatibility(before, schema)) is not None:
+            # Without a key there's no mirror. The one that there is stays as it was with a key.
+            emptied = schema.table in state.emptied and bool(schema.key)
+            yield MirrorInvalidated(schema.table, why, emptied=emptied)
 
 
 def report_stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[TableStopped, ...]:

@@ -25,7 +25,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages import chunks
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
-from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
+from pipeline.messages.changes import MirrorInvalidated, SchemasVerified, TableStopped
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, ChunksFlushed, JournalFull, JournalHasSpace, MirrorDataExpired
 from pipeline.messages.signals import SignalReceived
@@ -363,8 +363,8 @@ _MESSAGES: dict[str, Any] = {
     rf"part of (?P<name>{_T})(?: (?P<changes>.+))?": _part,
     rf"log at (?P<end>{_PLACE})": lambda _, end: LogAdvanced(_place(end)),
     rf"statement (?P<name>{_T})(?: on (?P<names>{_NAMES}))? up to (?P<end>{_PLACE}){_MIRROR}": _statement,
-    rf"schema of (?P<name>{_NAME}) verified{_MIRROR}": lambda _, name, mirror: SchemaVerified(
-        schema(name), _invalidated(mirror)
+    rf"schema of (?P<name>{_NAME}) verified{_MIRROR}": lambda _, name, mirror: SchemasVerified(
+        (schema(name),), _invalidated(mirror)
     ),
     rf"mirror of (?P<name>{_NAME}) (?P<how>invalidated|emptied)": lambda _, name, how: MirrorInvalidated(
         schema(name).table, "a statement changed it", emptied=how == "emptied"

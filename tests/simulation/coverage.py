@@ -14,7 +14,7 @@ from pipeline.messages.changes import (
     ChangesVerified,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
     TransactionPartVerified,
 )
@@ -211,7 +211,7 @@ class Coverage:
                 self._count({"the journal had no room within a transaction": within})
             case (
                 MirrorInvalidated(emptied=emptied)
-                | SchemaVerified(restarted=(MirrorInvalidated(emptied=emptied),))
+                | SchemasVerified(restarted=(MirrorInvalidated(emptied=emptied), *_))
             ):
                 self._count({"a table began anew": not emptied})
             case TableStopped(reason=reason):

@@ -6,7 +6,7 @@ from hashlib import blake2b
 import pyarrow as pa
 
 from pipeline.messages.binlog import LogAdvanced
-from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemaVerified, TransactionPartVerified
+from pipeline.messages.changes import ChangesVerified, SchemaChanged, SchemasVerified, TransactionPartVerified
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, PlanFailed, TablePlanned
 from pipeline.messages.journal import ChangePart, ChunkPart
 from pipeline.messages.row_images import ImageKind, TableChanges
@@ -65,9 +65,11 @@ def _told(event: object) -> Iterator[object]:
             yield from ("statement passed:", gtid, statement, "touching", *sorted(tables), "up to", end)
         case LogAdvanced(end):
             yield from ("the stream is at", end)
-        case SchemaVerified(schema, restarted):
-            begins = ("which begins anew, since", restarted[0].reason) if restarted else ()
-            yield from ("schema holds:", schema.table, schema.version, *begins)
+        case SchemasVerified(schemas, restarted):
+            for schema in schemas:
+                yield from ("schema holds:", schema.table, schema.version)
+            for each in restarted:
+                yield from ("which begins again:", each.table, "since", each.reason)
         case SignalReceived(signal):
             yield from ("signal:", signal)
         case _:

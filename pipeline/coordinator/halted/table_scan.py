@@ -85,7 +85,7 @@ from pipeline.messages.changes import (
     ForeignKeysFollowed,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
     TransactionPartVerified,
 )
@@ -107,7 +107,7 @@ ENDING: Final = (
     ChangesVerified,
     TransactionPartVerified,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     EnginesSurveyed,
     ForeignKeysFollowed,
     MirrorInvalidated,

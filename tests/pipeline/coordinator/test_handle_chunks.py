@@ -8,7 +8,7 @@ from pipeline.coordinator.handle_chunks import MOST_POSITIONS
 from pipeline.coordinator.snapshots.table_snapshots import with_snapshot
 from pipeline.coordinator.state import SchemaDiffers
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
-from pipeline.messages.changes import SchemaVerified
+from pipeline.messages.changes import SchemasVerified
 from pipeline.messages.chunks import ChunkSchemaChanged, OpenTransactions, TransactionsOpened
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
@@ -91,7 +91,7 @@ def test_a_table_that_statements_alter_again_and_again_does_not_stop() -> None:
     for tries in range(MOST_POSITIONS):
         go_to_position(capture, 20 + 10 * tries)
         capture.give(planned(altered(ORDERS)))
-        capture.give(statement(f"a:{6 + tries}", 25 + 10 * tries, ORDERS), SchemaVerified(ORDERS))
+        capture.give(statement(f"a:{6 + tries}", 25 + 10 * tries, ORDERS), SchemasVerified((ORDERS,)))
     assert not capture.checkpoint.stopped
     assert not capture.state.contradictions
 

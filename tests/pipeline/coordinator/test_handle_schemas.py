@@ -5,17 +5,20 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.snapshots.ended_snapshots import SNAPSHOTS_REMEMBERED
+from pipeline.coordinator.state import Overlapping
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.messages.changes import (
     CreationStatements,
     ForeignKeysFollowed,
     MirrorInvalidated,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
 )
 from pipeline.messages.chunks import PlanFailed
-from pipeline.messages.journal import ChangePart, StatementPart
+from pipeline.messages.journal import Append, ChangePart, StatementPart
 from pipeline.messages.row_images import ImageKind
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -25,17 +28,21 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column
 from pipeline.signals.signal import VerifyTables
-from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import SnapshotFailed, SnapshotWaiting
 from pipeline.types.column_types import Integer
 from tests.pipeline.builders import (
     ITEMS,
+    LIMITS,
     ORDERS,
+    USERS,
     Capture,
     altered,
     execute,
     gtid,
+    gtids,
     insert,
+    of,
     part,
     passed,
     planned,
@@ -56,6 +63,25 @@ def ready() -> Capture:
     capture.give(read(capture.begin(ORDERS), 1))
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(0)}
     return capture
+
+
+def test_schemas_that_come_at_once_make_one_append() -> None:
+    """Each that is new gets a snapshot, and each whose rows can't stay begins again."""
+    checkpoint = Checkpoint(
+        gtids("a:1-5"), schemas={ORDERS.table: ORDERS}, mirrors={ORDERS.table: Ready(0)}, scn=7
+    )
+    state, _ = coordinator.start(checkpoint, LIMITS, Overlapping(4), snapshot_mode=SnapshotMode.INITIAL)
+    again = MirrorInvalidated(ORDERS.table, "column 'note' was dropped or renamed")
+    _, orders = coordinator.step(state, SchemasVerified((ITEMS, altered(ORDERS), USERS), (again,)))
+    [append] = of(Append, orders)
+    after = append.checkpoint
+    assert after.schemas == {each.table: each for each in (altered(ORDERS), ITEMS, USERS)}
+    assert after.mirrors.keys() == after.schemas.keys()
+    assert all(isinstance(mirror, Filling) for mirror in after.mirrors.values())
+    assert [set(snapshot.tables) for snapshot in after.snapshots] == [
+        {ORDERS.table},
+        {ITEMS.table, USERS.table},
+    ]
 
 
 def test_a_column_with_a_constant_begins_again_what_is_being_filled() -> None:
@@ -103,7 +129,7 @@ def test_an_empty_table_that_gets_another_schema_goes_out_as_still_empty() -> No
     capture, schema = ready(), altered(ORDERS)
     emptied = Alteration(ORDERS, "DROP TABLE", emptied=True)
     capture.give(replace(statement("a:6", 20, ORDERS), restarted=(EMPTIED,), alterations=(emptied,)))
-    capture.give(statement("a:7", 30, ORDERS), SchemaVerified(schema, (EMPTIED,)))
+    capture.give(statement("a:7", 30, ORDERS), SchemasVerified((schema,), (EMPTIED,)))
     [append] = capture.appends[-1:]
     since = append.checkpoint.mirrors[ORDERS.table].since
     assert append.checkpoint.mirrors == {ORDERS.table: Ready(since)}
@@ -111,7 +137,7 @@ def test_an_empty_table_that_gets_another_schema_goes_out_as_still_empty() -> No
     assert (append.alterations, append.parts) == ((Altered(since, still_empty),), ())
     # One that isn't empty is read again.
     again = replace(EMPTIED, emptied=False)
-    capture.give(statement("a:8", 40, ORDERS), SchemaVerified(ORDERS, (again,)))
+    capture.give(statement("a:8", 40, ORDERS), SchemasVerified((ORDERS,), (again,)))
     assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
     assert capture.appends[-1].alterations == ()
 
@@ -122,7 +148,7 @@ def test_a_schema_that_comes_within_a_transaction_goes_out_as_still_empty_with_i
     capture.give(replace(statement("a:6", 20, ORDERS), restarted=(EMPTIED,), alterations=(emptied,)))
     capture.give(statement("a:7", 30, ORDERS), part("a:8", insert(1, ITEMS)))
     sent = len(capture.appends)
-    capture.give(SchemaVerified(schema, (EMPTIED,)), part("a:8", insert(1, schema)))
+    capture.give(SchemasVerified((schema,), (EMPTIED,)), part("a:8", insert(1, schema)))
     assert len(capture.appends) == sent
     capture.give(passed(40, wrote("a:8", insert(2, schema))))
     [append] = capture.appends[sent:]
@@ -142,7 +168,7 @@ def test_the_checkpoint_has_the_foreign_keys_that_are_followed() -> None:
 def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:
     capture, keyless = ready(), replace(ORDERS, key=())
     again = MirrorInvalidated(ORDERS.table, "its key is another one")
-    capture.give(statement("a:6", 20, ORDERS), SchemaVerified(keyless, (again,)))
+    capture.give(statement("a:6", 20, ORDERS), SchemasVerified((keyless,), (again,)))
     assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
     capture.give(replace(statement("a:7", 30, ORDERS), restarted=(EMPTIED,)))
     assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
@@ -167,7 +193,7 @@ def test_a_stopped_table_begins_no_generation_by_itself(emptied: bool) -> None:
         stopped.give(
             replace(statement("a:7", 20, ORDERS), restarted=(again,), alterations=(taking,)),
             again,
-            SchemaVerified(altered(ORDERS), (again,)),
+            SchemasVerified((altered(ORDERS),), (again,)),
             replace(passed(30, wrote("a:8", insert(9, ITEMS))), restarted=(again,)),
         )
         after = stopped.checkpoint
@@ -188,7 +214,7 @@ def stopped_by_a_chunk() -> Capture:
 
 # Tables that couldn't be read
 
-VERIFIED = SchemaVerified(ORDERS, ())
+VERIFIED = SchemasVerified((ORDERS,), ())
 NO_TABLE = PlanFailed(ORDERS.table, "it doesn't exist")
 
 

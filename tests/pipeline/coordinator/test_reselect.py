@@ -16,7 +16,7 @@ from pipeline.journal.change_rows import chunk_table
 from pipeline.messages.changes import (
     ChangesVerified,
     MirrorInvalidated,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
     TransactionPartVerified,
 )
@@ -296,7 +296,7 @@ def test_a_plan_that_is_under_way_when_the_table_is_found_altered_is_awaited_and
     (again,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     capture.give(ChunkSchemaChanged(again.chunk, "it was altered", place(30)))
     assert isinstance(capture.state.plans[ORDERS.table], SchemaDiffers)
-    orders = capture.give(statement("a:7", 30, ORDERS), SchemaVerified(now))
+    orders = capture.give(statement("a:7", 30, ORDERS), SchemasVerified((now,)))
     assert not Capture.plans(orders), "the answer to the first order would be taken for that of a second one"
     orders = capture.give(planned(now, end=9))
     assert Capture.plans(orders) == [ORDERS.table], "its last key is older than the order"
@@ -381,7 +381,7 @@ def test_a_statement_has_rows_asked_for_again_once_the_schema_is_proven() -> Non
     (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     assert not asked(capture.give(statement("a:7", 30, ORDERS)))
     assert not asked(capture.give(read(order, 1, low="a:1-6", high=20))), "its window was dropped"
-    assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
+    assert asked(capture.give(SchemasVerified((altered(ORDERS),)))) == [[1]]
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_a_table_whose_altered_key_has_no_room_for_unread_keys_is_read_again(
     (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", key)))
     capture.give(ChunkSchemaChanged(order.chunk), passed(25, wrote("a:7", delete(key))))
     narrow = replace(ORDERS, columns=(replace(ORDERS.columns[0], type=kind), ORDERS.columns[1]))
-    orders = capture.give(statement("a:8", 30, ORDERS), SchemaVerified(narrow))
+    orders = capture.give(statement("a:8", 30, ORDERS), SchemasVerified((narrow,)))
     assert not asked(orders)
     assert Capture.plans(orders) == [ORDERS.table]
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(1)}
@@ -408,7 +408,7 @@ def test_unread_keys_take_on_the_type_of_the_altered_key() -> None:
     capture.give(ChunkSchemaChanged(order.chunk), statement("a:7", 30, ORDERS))
     kind = Integer(4, unsigned=False)
     narrow = replace(ORDERS, columns=(replace(ORDERS.columns[0], type=kind), ORDERS.columns[1]))
-    (order,) = of(ReselectRows, capture.give(SchemaVerified(narrow)))
+    (order,) = of(ReselectRows, capture.give(SchemasVerified((narrow,))))
     assert (order.keys.column(0).to_pylist(), order.keys.schema.types) == ([1], [pa.int32()])
 
 
@@ -417,7 +417,7 @@ def test_a_source_that_is_ahead_of_the_stream_is_asked_when_the_stream_is_there(
     (order,) = of(ReselectRows, capture.give(inserted(20, "a:6", 1)))
     assert not asked(capture.give(ChunkSchemaChanged(order.chunk)))
     capture.give(statement("a:7", 30, ORDERS))
-    assert asked(capture.give(SchemaVerified(altered(ORDERS)))) == [[1]]
+    assert asked(capture.give(SchemasVerified((altered(ORDERS),)))) == [[1]]
 
 
 def test_a_table_that_begins_anew_has_nothing_unread() -> None:

@@ -20,7 +20,7 @@ from pipeline.messages.changes import (
     ChangesVerified,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
 )
 from pipeline.messages.row_images import IMAGE_FIELDS, TableImages, TableUnreadable
@@ -132,12 +132,12 @@ TAGS_GONE = "column 'tags' of shop.orders was dropped or renamed"
 
 
 def verified(said: list[FromVerifier]) -> list[TableSchema]:
-    return [message.schema for message in said if isinstance(message, SchemaVerified)]
+    return [each for message in said if isinstance(message, SchemasVerified) for each in message.schemas]
 
 
 def restarts(said: Sequence[Order]) -> list[MirrorInvalidated]:
     """All of them, by themselves or with what else is said."""
-    with_others = ChangesVerified | SchemaChanged | SchemaVerified
+    with_others = ChangesVerified | SchemaChanged | SchemasVerified
     each = [m.restarted if isinstance(m, with_others) else (m,) for m in said]
     return [m for some in each for m in some if isinstance(m, MirrorInvalidated)]
 

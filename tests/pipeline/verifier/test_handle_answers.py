@@ -45,7 +45,7 @@ def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:
     state, said = step(state, replace(answer(3, SCHEMA), traits=traits))
     assert said == ()
     assert kinds(run(state, slice_(3), slice_(4))) == [
-        "SchemaVerified", "ChangesVerified", "TableStopped", "ChangesVerified",
+        "SchemasVerified", "ChangesVerified", "TableStopped", "ChangesVerified",
     ]  # fmt: skip
 
 

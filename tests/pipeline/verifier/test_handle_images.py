@@ -9,7 +9,7 @@ from pipeline.config.column_protection import UNPROTECTED
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.journal.segment import segment_tables
 from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionsRead
-from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped, TransactionPartVerified
+from pipeline.messages.changes import ChangesVerified, SchemasVerified, TableStopped, TransactionPartVerified
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
 from pipeline.schema.foreign_key import ForeignKey
@@ -51,7 +51,7 @@ from tests.pipeline.verifier.small_log import (
 
 def test_a_full_map_names_the_columns_and_its_labels() -> None:
     state, (verified, changes) = step(fresh(), slice_(1))
-    assert verified == SchemaVerified(SCHEMA)
+    assert verified == SchemasVerified((SCHEMA,))
     assert isinstance(changes, ChangesVerified)
     [change] = changes.tables
     assert change.rows.schema == SCHEMA.arrow
@@ -70,10 +70,10 @@ def test_another_full_map_is_another_version() -> None:
         slice_(3, maps=(renamed,)),
     )
     assert kinds(said) == [
-        "SchemaVerified",
+        "SchemasVerified",
         "ChangesVerified",
         "SchemaChanged",
-        "SchemaVerified",
+        "SchemasVerified",
         "ChangesVerified",
     ]
     assert schemas(said) == [SCHEMA, RENAMED]
@@ -146,7 +146,7 @@ def test_a_table_that_stops_with_a_slice_is_not_restarted_by_it() -> None:
     gone = replace(gone, images=gone.images.set_column(0, IMAGE_FIELDS.field("kind"), kind))
     unread = (RowsUnread("a statement changed it", frozenset({ORDERS})),)
     said = run(state, replace(slice_(1), tables=(gone,), unread=unread))
-    assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
+    assert kinds(said) == ["SchemasVerified", "TableStopped", "ChangesVerified"]
     assert isinstance(said[-1], ChangesVerified)
     assert said[-1].restarted == ()
 
@@ -164,7 +164,7 @@ def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> Non
         slice_(3),
     )
     assert kinds(said) == [
-        "TableStopped", "SchemaVerified", "ChangesVerified", "ChangesVerified", "ChangesVerified",
+        "TableStopped", "SchemasVerified", "ChangesVerified", "ChangesVerified", "ChangesVerified",
     ]  # fmt: skip
     assert {schema.table.name for schema in schemas(said)} == {"items"}
     assert [m.transactions.gtid(0).number for m in said if isinstance(m, ChangesVerified)] == [1, 2, 3]
@@ -174,7 +174,7 @@ def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
     """The news comes before the slice, so that nothing of the table may follow it."""
     other = replace(MINIMAL, nullable=(True, True, True))
     said = run(fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet())), slice_(1, maps=(FULL, other)))
-    assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
+    assert kinds(said) == ["SchemasVerified", "TableStopped", "ChangesVerified"]
     assert schemas(said) == []
 
 
@@ -216,7 +216,7 @@ def test_a_table_that_could_not_be_decoded_is_stopped_by_name_and_the_others_go_
 
 def test_a_part_is_verified_as_a_slice_is() -> None:
     state, (verified, changes) = step(fresh(), part(7, images(FULL)))
-    assert verified == SchemaVerified(SCHEMA)
+    assert verified == SchemasVerified((SCHEMA,))
     assert isinstance(changes, TransactionPartVerified)
     assert (changes.gtid, changes.commit_time) == (Gtid(SERVER, 7), 7)
     assert [change.rows.to_pylist() for change in changes.tables] == [
@@ -233,7 +233,7 @@ def test_a_part_has_not_passed() -> None:
     """What the server knew holds once all of it has passed, which a transaction has with its end."""
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(7)), position=6)
     assert kinds(run(state, part(7), slice_(7, maps=()), slice_(8, maps=(MINIMAL,)))) == [
-        "TransactionPartVerified", "ChangesVerified", "SchemaVerified", "SchemaVerified", "ChangesVerified",
+        "TransactionPartVerified", "ChangesVerified", "SchemasVerified", "SchemasVerified", "ChangesVerified",
     ]  # fmt: skip
     assert kinds(run(state, part(7, images(MINIMAL)))) == []
 
@@ -280,7 +280,7 @@ def test_a_table_with_two_maps_in_a_slice_keeps_the_log_s_order() -> None:
     other = replace(images(FULL), map=replace(FULL, table=TableId("shop", "items")))
     known = fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet()))
     said = run(known, replace(slice_(1, 2, 3), tables=(full, other, minimal)))
-    assert kinds(said) == ["SchemaVerified", "SchemaVerified", "ChangesVerified"]
+    assert kinds(said) == ["SchemasVerified", "SchemasVerified", "ChangesVerified"]
     assert in_segment(said) == [[(1, 1), (2, 1), (3, 1), (3, 3), (3, 5)], [(1, 0)]]
     (changes, _) = said[-1].tables if isinstance(said[-1], ChangesVerified) else ()
     files = [source["file"] for source in changes.images["source"].to_pylist()[::2]]

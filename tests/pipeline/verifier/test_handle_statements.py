@@ -69,7 +69,7 @@ def test_a_statement_that_leaves_a_table_as_it_is_drops_none_of_its_windows(text
     """The coordinator drops those of `tables`."""
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     said = run(fresh(known, position=5), statement(6, text, database=""), slice_(7, maps=(MINIMAL,)))
-    assert kinds(said) == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+    assert kinds(said) == ["SchemaChanged", "SchemasVerified", "ChangesVerified"]
     assert said[0] == SchemaChanged(Gtid(SERVER, 6), frozenset(), text, end(6))
 
 
@@ -86,7 +86,7 @@ def test_a_plan_may_stand_on_an_index_that_a_statement_changes(text: str) -> Non
 def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its_transaction() -> None:
     known = KnownSchemas({}, upto(5))
     creation = CreateTableSelectRead("", "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION")
-    assert kinds(run(fresh(known, 5), creation, slice_(6))) == ["SchemaVerified", "ChangesVerified"]
+    assert kinds(run(fresh(known, 5), creation, slice_(6))) == ["SchemasVerified", "ChangesVerified"]
     for first, rest in ((slice_(6, maps=(MINIMAL,)), []), (part(6, images(MINIMAL)), [slice_(6, maps=())])):
         state = fresh(known, 5)
         for message in (creation, first, *rest):
@@ -96,7 +96,7 @@ def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its
         state, said = step(state, answer(5, None))
         assert said == ()
         assert tables_to_ask(state) == {ORDERS}
-        assert kinds(run(state, answer(6, SCHEMA)))[:2] == ["SchemaVerified", "SchemaVerified"]
+        assert kinds(run(state, answer(6, SCHEMA)))[:2] == ["SchemasVerified", "SchemasVerified"]
         assert schemas(run(state, answer(6, SCHEMA))) == ([] if rest else [SCHEMA])
 
 

@@ -11,7 +11,7 @@ from pipeline.messages.changes import (
     ChangesVerified,
     MirrorInvalidated,
     SchemaChanged,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
     TransactionPartVerified,
 )
@@ -108,7 +108,7 @@ def test_if_it_is_captured_too_its_rows_go_on_as_well() -> None:
     (end,) = told(captured, passed(asked("s1")))
     assert isinstance(end, ChangesVerified)
     assert (len(end.tables), len(end.signals)) == (1, 1)
-    news: list[FromVerifier] = [SchemaVerified(SIGNALS), TableStopped(SIGNALS.table, "why")]
+    news: list[FromVerifier] = [SchemasVerified((SIGNALS,)), TableStopped(SIGNALS.table, "why")]
     assert told(captured, *news) == news
 
 
@@ -120,7 +120,7 @@ def test_nothing_behind_knows_of_it_otherwise() -> None:
     changes_ = replace(passed(OTHERS), restarted=restarts)
     assert told(
         ROWS,
-        SchemaVerified(SIGNALS),
+        SchemasVerified((SIGNALS,)),
         MirrorInvalidated(SIGNALS.table, "why", emptied=True),
         TableStopped(SIGNALS.table, "why"),
         statement,
@@ -139,9 +139,18 @@ def test_nothing_behind_knows_of_it_otherwise() -> None:
     ]
 
 
+def test_schemas_that_come_with_its_own_are_told() -> None:
+    restarts = tuple(MirrorInvalidated(table, "why") for table in (SIGNALS.table, ORDERS.table))
+    both = SchemasVerified((schema_of(TEXT, TEXT), ORDERS), restarts)
+    rows, sent = divert_signals(ROWS, both)
+    assert sent == SchemasVerified((ORDERS,), restarts[1:])
+    assert rows.problem == why_unreadable(schema_of(TEXT, TEXT))
+    assert told(replace(ROWS, captured=True), both) == [both]
+
+
 def test_other_tables_news_are_told() -> None:
     messages: list[FromVerifier] = [
-        SchemaVerified(ORDERS),
+        SchemasVerified((ORDERS,)),
         MirrorInvalidated(ORDERS.table, "why", emptied=True),
         TableStopped(ORDERS.table, "why"),
         LogAdvanced(place(20)),
@@ -179,11 +188,11 @@ def test_why_its_rows_are_not_read_is_known_until_they_are() -> None:
     problems = []
     rows = ROWS
     for message in (
-        SchemaVerified(SIGNALS),
-        SchemaVerified(schema_of(TEXT, TEXT)),
-        SchemaVerified(ORDERS),
+        SchemasVerified((SIGNALS,)),
+        SchemasVerified((schema_of(TEXT, TEXT),)),
+        SchemasVerified((ORDERS,)),
         passed(),
-        SchemaVerified(SIGNALS),
+        SchemasVerified((SIGNALS,)),
         TableStopped(ORDERS.table, "why"),
         TableStopped(SIGNALS.table, "no schema is proven"),
     ):

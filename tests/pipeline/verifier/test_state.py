@@ -12,7 +12,7 @@ from pipeline.messages.changes import (
     ChangesVerified,
     ForeignKeysFollowed,
     MirrorInvalidated,
-    SchemaVerified,
+    SchemasVerified,
     TableStopped,
 )
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages, TableUnreadable
@@ -99,7 +99,7 @@ def test_one_that_is_not_or_cannot_be_noticed_stops_its_table_by_name(reread: bo
     assert (
         f"changes its rows along with those of {parent}, and this server doesn't log that" in stopped.reason
     )
-    assert not [m for m in step(state, slice_(4, maps=(FULL,)))[1] if isinstance(m, SchemaVerified)]
+    assert not [m for m in step(state, slice_(4, maps=(FULL,)))[1] if isinstance(m, SchemasVerified)]
     assert step(state, replace(GIVEN, foreign_keys=(key,)))[1] == ()
 
 
@@ -289,12 +289,12 @@ def test_a_table_that_cannot_be_captured_stops_with_its_first_images() -> None:
 
 def test_after_a_statement_the_same_version_is_verified_anew() -> None:
     said = run(fresh(), slice_(1), statement(2, "ALTER TABLE orders COMMENT 'x'"), slice_(3))
-    assert kinds(said)[2:] == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+    assert kinds(said)[2:] == ["SchemaChanged", "SchemasVerified", "ChangesVerified"]
 
 
 def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to_come() -> None:
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
-    assert start(SHOP, known, Checkpoint(upto(5)))[1] == (SchemaVerified(SCHEMA),)
+    assert start(SHOP, known, Checkpoint(upto(5)))[1] == (SchemasVerified((SCHEMA,)),)
     assert start(SHOP, known, Checkpoint(upto(5), schemas={ORDERS: SCHEMA}))[1] == ()
     assert start(SHOP, known, Checkpoint(upto(5), stopped={ORDERS: "it was"}))[1] == ()
     assert start(SHOP, known, Checkpoint(upto(4)))[1] == ()
@@ -303,13 +303,13 @@ def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to
 def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     said = run(fresh(known, 2), slice_(3, 4, maps=()), slice_(5, maps=()), slice_(6, maps=()))
-    assert kinds(said) == ["ChangesVerified", "ChangesVerified", "SchemaVerified", "ChangesVerified"]
+    assert kinds(said) == ["ChangesVerified", "ChangesVerified", "SchemasVerified", "ChangesVerified"]
     assert verified(said) == [SCHEMA]
     said = run(fresh(known, 2), slice_(3, 4, maps=()), statement(5, "CREATE TABLE orders (id INT)"))
-    assert kinds(said) == ["ChangesVerified", "SchemaChanged", "SchemaVerified"]
+    assert kinds(said) == ["ChangesVerified", "SchemaChanged", "SchemasVerified"]
     # A map has reported it before.
     said = run(fresh(known, 2), slice_(3, 4), slice_(5))
-    assert kinds(said) == ["SchemaVerified", "ChangesVerified", "ChangesVerified"]
+    assert kinds(said) == ["SchemasVerified", "ChangesVerified", "ChangesVerified"]
 
 
 def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:

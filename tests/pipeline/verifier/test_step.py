@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
-from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaVerified, TableStopped
+from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemasVerified, TableStopped
 from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import IMAGE_FIELDS, TableImages
 from pipeline.schema.known_schemas import KnownSchemas
@@ -47,6 +47,7 @@ from tests.pipeline.verifier.small_log import (
     statement,
     stops,
     upto,
+    verified,
 )
 
 # -- full metadata
@@ -63,7 +64,7 @@ def test_progress_and_pauses_are_passed_on() -> None:
 def test_the_servers_schema_holds_once_all_that_it_had_executed_has_passed() -> None:
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     said = run(fresh(known, position=5), slice_(6, maps=(MINIMAL,)))
-    assert kinds(said) == ["SchemaVerified", "ChangesVerified"]
+    assert kinds(said) == ["SchemasVerified", "ChangesVerified"]
     assert schemas(said) == [SCHEMA]
     [_, changes] = said
     assert isinstance(changes, ChangesVerified)
@@ -100,7 +101,16 @@ def test_the_start_s_schema_is_proven_at_the_log_s_end_behind_it() -> None:
     assert kinds(run(fresh(TWO_LOOKS, 5, old=SCHEMA), LogAdvanced(end(6)))) == ["LogAdvanced"]
     assert kinds(run(fresh(TWO_LOOKS, 5, old=SCHEMA), LogAdvanced(end(7)))) == [
         "LogAdvanced",
-        "SchemaVerified",
+        "SchemasVerified",
+    ]
+
+
+def test_a_start_s_schemas_that_are_proven_at_once_are_reported_at_once() -> None:
+    """There may be thousands of them, and each report costs a checkpoint of all tables."""
+    known = {table: replace(SCHEMA, table=table) for table in (TableId("shop", "items"), ORDERS)}
+    state = start(SHOP, replace(TWO_LOOKS, schemas=known), Checkpoint(upto(5)))[0]
+    assert run(state, LogAdvanced(end(6)), LogAdvanced(end(7)))[2:] == [
+        SchemasVerified(tuple(known.values()))
     ]
 
 
@@ -123,7 +133,7 @@ def test_so_does_one_behind_all_that_was_to_come() -> None:
     [changes, *_] = run(state, slice_(6, maps=(MINIMAL,)), statement(7, UNDONE))
     assert isinstance(changes, ChangesVerified)
     assert changes.tables == ()
-    assert kinds(run(state, LogAdvanced(end(7)))) == ["LogAdvanced", "SchemaVerified"]
+    assert kinds(run(state, LogAdvanced(end(7)))) == ["LogAdvanced", "SchemasVerified"]
 
 
 def test_a_checkpoint_with_the_same_schema_needs_no_further_proof() -> None:
@@ -157,7 +167,7 @@ def test_what_the_server_has_of_an_unsettled_table_is_not_believed() -> None:
 
 def test_an_unsettled_table_that_the_checkpoint_lacks_is_reported_with_the_answer() -> None:
     said = run(at_start(Checkpoint(upto(5))), answer(5, SCHEMA), LogAdvanced(end(5)))
-    assert [each.schema for each in said if isinstance(each, SchemaVerified)] == [SCHEMA]
+    assert verified(said) == [SCHEMA]
 
 
 def test_an_unsettled_table_is_as_the_checkpoint_has_it_until_a_statement_passes() -> None:
@@ -196,7 +206,7 @@ def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
     messages: list[Message] = [LogAdvanced(end(9)), slice_(9, maps=()), slice_(9, maps=(MINIMAL,))]
     for message in messages:
         then = run(state, message)
-        assert kinds(then)[:3] == ["SchemaVerified", "SchemaVerified", "ChangesVerified"]
+        assert kinds(then)[:3] == ["SchemasVerified", "SchemasVerified", "ChangesVerified"]
         assert [s.table.name for s in schemas(then)][:2] == ["orders", "items"]
         assert schemas(then)[0] == RENAMED
         assert kinds(then)[-1] == type(message).__name__.replace("TransactionsRead", "ChangesVerified")
@@ -216,7 +226,7 @@ def test_an_answer_that_may_not_know_the_statement_has_the_server_asked_again() 
     assert ORDERS in tables_to_ask(state)
     state, said = step(state, answer(6, RENAMED))
     [verified] = said
-    assert verified == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE),))
+    assert verified == SchemasVerified((RENAMED,), (MirrorInvalidated(ORDERS, TAGS_GONE),))
     assert ORDERS not in tables_to_ask(state)
 
 
@@ -238,8 +248,8 @@ def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unprov
     said = run(fresh(known, 5), *waiting, answer(7, SCHEMA))
     assert kinds(said) == [
         "SchemaChanged",
-        "SchemaVerified",
-        "SchemaVerified",
+        "SchemasVerified",
+        "SchemasVerified",
         "ChangesVerified",
         "SchemaChanged",
     ]
@@ -280,8 +290,8 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     assert news == ()
     assert ORDERS not in state.tables
     said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
-    assert kinds(said) == ["SchemaChanged", "SchemaVerified"]
-    assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE, emptied=True),))
+    assert kinds(said) == ["SchemaChanged", "SchemasVerified"]
+    assert said[1] == SchemasVerified((RENAMED,), (MirrorInvalidated(ORDERS, TAGS_GONE, emptied=True),))
     # Rows of a log without column names, from before the drop: their columns are no longer known.
     state = fresh(KnownSchemas({}, upto(9)), 5, old=SCHEMA)
     dropped = statement(8, "DROP TABLE orders")
@@ -343,7 +353,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
     # Nothing is to come: it was before, and the checkpoint's is old.
     assert schemas(run(fresh(known, 5, old=SCHEMA), slice_(6, maps=(MINIMAL,)))) == [RENAMED]
     news = start(SHOP, known, Checkpoint(upto(5), schemas={ORDERS: SCHEMA}))[1]
-    assert news == (SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE),)),)
+    assert news == (SchemasVerified((RENAMED,), (MirrorInvalidated(ORDERS, TAGS_GONE),)),)
     assert schemas(run(fresh(known, 2, old=SCHEMA), slice_(3))) == [SCHEMA]
 
 
@@ -351,11 +361,11 @@ def test_a_start_reports_what_it_proves_of_a_schema_that_a_statement_left_as_it_
     """Service or server were gone before the answer after the statement. The table may never change again."""
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     checkpoint = Checkpoint(upto(5), schemas={ORDERS: SCHEMA}, unproven=frozenset({ORDERS}))
-    assert start(SHOP, known, checkpoint)[1] == (SchemaVerified(SCHEMA),)
+    assert start(SHOP, known, checkpoint)[1] == (SchemasVerified((SCHEMA,)),)
     assert start(SHOP, known, replace(checkpoint, unproven=frozenset()))[1] == ()
     state, said = start(SHOP, known, replace(checkpoint, position=upto(3)))
     assert said == ()
-    assert run(state, slice_(4, 5, maps=()))[1:] == [SchemaVerified(SCHEMA)]
+    assert run(state, slice_(4, 5, maps=()))[1:] == [SchemasVerified((SCHEMA,))]
 
 
 def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> None:
@@ -390,7 +400,7 @@ def test_columns_that_no_statement_explains_hold_once_the_servers_place_is_reach
     [again] = at_the_place.restarted  # no segment has the place without it
     assert again.table == ORDERS and again.gap and not again.emptied
     assert "no statement in the log has made its columns what they are at the source" in again.reason
-    corrected = SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, TAGS_GONE),))
+    corrected = SchemasVerified((RENAMED,), (MirrorInvalidated(ORDERS, TAGS_GONE),))
     assert said[said.index(at_the_place) + 1] == corrected
 
 
@@ -407,7 +417,7 @@ def test_no_last_thing_to_come_has_the_place_without_the_restart(last: Message) 
     said = list(step(state, last)[1])
     at_the_place = next(i for i, m in enumerate(said) if not isinstance(m, MirrorInvalidated))
     assert [each.table for each in restarts(said[: at_the_place + 1])] == [ORDERS]
-    assert kinds(said)[-1] == "SchemaVerified"
+    assert kinds(said)[-1] == "SchemasVerified"
 
 
 def test_columns_that_the_log_names_or_a_statement_explains_are_read_once() -> None:
@@ -425,7 +435,7 @@ def test_columns_that_the_log_names_or_a_statement_explains_are_read_once() -> N
 def test_a_checkpoint_speaks_for_a_table_that_is_gone_until_the_statement_passes() -> None:
     """What takes a table away can be seen before the executed set has it."""
     said = run(fresh(position=1, it=SCHEMA), slice_(2, maps=(MINIMAL,)), statement(3, "DROP TABLE orders"))
-    assert kinds(said) == ["SchemaVerified", "ChangesVerified", "SchemaChanged"]
+    assert kinds(said) == ["SchemasVerified", "ChangesVerified", "SchemaChanged"]
     assert schemas(said) == [SCHEMA]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.coordinator.verification.comparability import INCOMPLETE, end_outdated, refusal
-from pipeline.messages.changes import MirrorInvalidated, SchemaVerified
+from pipeline.messages.changes import MirrorInvalidated, SchemasVerified
 from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.journal import ChunkPart
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
@@ -117,7 +117,7 @@ def test_another_mirror_ends_it(capture: Capture) -> None:
 
 def test_other_columns_end_it(capture: Capture) -> None:
     capture.give(verify("v1", ORDERS, ITEMS))
-    capture.give(SchemaVerified(altered(ORDERS)))
+    capture.give(SchemasVerified((altered(ORDERS),)))
     ended = capture.table(ORDERS, "v1")
     assert isinstance(ended, SnapshotFailed)
     assert "columns" in ended.reason
@@ -126,7 +126,7 @@ def test_other_columns_end_it(capture: Capture) -> None:
 
 def test_what_comes_within_a_transaction_ends_it_too(capture: Capture) -> None:
     capture.give(verify("v1", ORDERS, ITEMS), part("a:6", update(1, schema=ITEMS)))
-    capture.give(MirrorInvalidated(ORDERS.table, "so"), SchemaVerified(altered(ITEMS)))
+    capture.give(MirrorInvalidated(ORDERS.table, "so"), SchemasVerified((altered(ITEMS),)))
     capture.give(passed(20, wrote("a:6", update(1, schema=altered(ITEMS)))))
     (begun, columns) = (capture.table(schema, "v1") for schema in (ORDERS, ITEMS))
     assert isinstance(begun, SnapshotFailed) and "begun again" in begun.reason

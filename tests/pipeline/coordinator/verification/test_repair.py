@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.coordinator.state import Order
 from pipeline.journal.change_rows import chunk_table
-from pipeline.messages.changes import SchemaVerified
+from pipeline.messages.changes import SchemasVerified
 from pipeline.messages.chunks import ChunkFailed, RepairRows, SourceOverloaded, SourceRecovered
 from pipeline.messages.journal import ChunkPart, DifferencesReported
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
@@ -174,7 +174,7 @@ def test_nothing_is_read_while_the_source_is_busy_or_snapshots_are_paused(captur
 
 def test_another_schema_ends_it(capture: Capture) -> None:
     (order,) = repairs(capture.give(found(1)))
-    capture.give(SchemaVerified(altered(ORDERS)))
+    capture.give(SchemasVerified((altered(ORDERS),)))
     assert isinstance(capture.table(ORDERS, "v1"), SnapshotFailed)
     assert not repairs(capture.give(read(order, 1, low="a:1-5", high=10))), "an answer that is late"
     assert not capture.parts
