@@ -133,10 +133,13 @@ class Survey:
 
 
 def initial_survey(
-    told: Mapping[TableId, Traits], at: GtidSet, unsettled: Collection[TableId] = ()
+    told: Mapping[TableId, Traits], at: GtidSet, end: Coordinates | None, unsettled: Collection[TableId] = ()
 ) -> Survey:
-    """Returns the server's answer at the start, when it had executed `at`; it says nothing of `unsettled` tables."""
-    answers = {table: _Answered(traits, at, None) for table, traits in told.items()}
+    """Returns the server's answer at the start, when it had executed `at`; it says nothing of `unsettled` tables.
+
+    It holds at `end`, as a schema of the start does (`pipeline.schema.known_schemas`).
+    """
+    answers = {table: _Answered(traits, at, end) for table, traits in told.items()}
     return Survey(wanted=dict.fromkeys(unsettled, GtidSet()), answers=answers, stale=_stale_columns(told))
 
 

@@ -161,7 +161,7 @@ def start(
         assumed=_assumed_tables(known, tables) if to_come else frozenset(),
         outdated_keys=outdated_keys,
         keeps=keeps,
-        survey=initial_survey(known.traits, known.at, unsettled),
+        survey=initial_survey(known.traits, known.at, known.end, unsettled),
         unknown_engines=checkpoint.unknown_engines,
         protection=protection,
     )

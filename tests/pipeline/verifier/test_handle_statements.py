@@ -312,6 +312,16 @@ def test_a_table_that_is_not_known_any_more_may_have_instants() -> None:
     assert len(restarts(run(state, alter))) == 1
 
 
+def test_a_conversion_before_the_end_that_proves_the_starts_traits_may_have_met_others() -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS, end=end(7))
+    state = fresh(known, 5, same=SCHEMA)
+    early, late = (
+        replace(statement(number, "ALTER TABLE orders MODIFY id BIGINT"), strict=True) for number in (6, 8)
+    )
+    assert len(restarts(run(state, early))) == 1
+    assert restarts(run(state, LogAdvanced(end(7)), late)) == []
+
+
 def test_of_two_conversions_in_a_row_nobody_knows_what_the_first_one_made() -> None:
     """A column that's rounded and then given room again has the type that it had."""
     said = converted("ALTER TABLE orders MODIFY id DECIMAL(9)", "ALTER TABLE orders MODIFY id BIGINT")
